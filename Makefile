@@ -1,0 +1,47 @@
+# One command per thing a developer does; `make help` lists them.
+# Everything is written inside this directory: the environment in .venv, caches in .cache and beside the sources.
+
+SHELL := /bin/sh
+BIN := .venv/bin
+READY := .venv/.ready
+
+# matplotlib would otherwise keep its font cache in the home directory.
+export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench bench-match soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make .venv with every pinned dependency, compile the kernels, see to a Java for Spark
+	@tools/java.sh
+
+# Made anew only when what it is made from has changed.
+$(READY): pyproject.toml tools/constraints.txt tools/setup.sh
+	@tools/setup.sh
+	@touch $@
+
+demo: $(READY) ## watch matching on a live stream of stock quotes (Ctrl-C stops it)
+	@$(BIN)/sluice demo
+
+test: setup lint ## lint, types, doctests, examples in the docs, and all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## ruff (rules and format) and mypy (strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: bench-match ## run every benchmark
+
+bench-match: $(READY) ## measure the matcher and its peers; results go to bench/results
+	$(BIN)/python -m bench.match
+
+soak: $(READY) ## check millions of generated filter and record pairs against the plain oracle
+	$(BIN)/python -m tests.soak
+
+clean: ## remove everything that setup, tests and runs have made
+	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf derby.log metastore_db spark-warehouse
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

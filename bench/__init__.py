@@ -1,0 +1,1 @@
+"""Measurements: Sluice beside the tools that people would otherwise use, on the same data, machine and run."""

@@ -1,0 +1,406 @@
+"""The command line: one verb per capability, each a thin face over the library.
+
+Results go to standard output, progress and errors to standard error; the exit status is 0 for yes or done, 1 for no,
+2 for an error, 130 after Ctrl-C. Heavy modules are imported by the verbs that need them, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sluice import __version__
+from sluice.errors import ParseError, SluiceError
+
+if TYPE_CHECKING:
+    from sluice import Matcher
+    from sluice.files import Batch, Source, SubscriptionRow
+    from sluice.model.filter import Filter
+    from sluice.model.subscription import Subscription
+
+YES, NO, FAILED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except SluiceError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemError as error:
+        # What becomes of a KeyboardInterrupt that strikes while a compiled kernel returns.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left. What is still buffered goes nowhere, or Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        return FAILED
+
+
+# What can be said
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sluice",
+        description="Content-based publish/subscribe: subscriptions are the WHERE of a Spark SQL query.",
+        epilog="sluice VERB --help shows what a verb takes, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"sluice {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _explain_parser(verbs)
+    _covers_parser(verbs)
+    _match_parser(verbs)
+    _demo_parser(verbs)
+    return parser
+
+
+def _verb(verbs: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _explain_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "explain",
+        "show what a WHERE means: its canonical form and its boxes",
+        "Show the canonical form of a WHERE and the boxes it is a union of. What no box can hold, such as\n"
+        "arithmetic across attributes, is residual: it is evaluated after its box has matched.",
+        """  sluice explain "symbol = 'IBM' AND price > 120"
+  sluice explain "NOT (price BETWEEN 10 AND 20) OR price * volume > 1000000"
+""",
+    )
+    parser.add_argument("where", metavar="WHERE", help="the text of a subscription")
+    parser.set_defaults(run=_explain)
+
+
+def _covers_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "covers",
+        "tell whether one WHERE takes in all that another does",
+        "Tell whether every notification that matches B matches A too, and why. The exit status is 0 for yes,\n"
+        "1 for no and 2 for an error. A yes is certain; a no can also mean that no proof was found.",
+        """  sluice covers "price > 100" "price BETWEEN 110 AND 120"
+  sluice covers "symbol IN ('IBM', 'SAP')" "symbol LIKE 'I%'" || echo no
+""",
+    )
+    parser.add_argument("a", metavar="A", help="the wider one")
+    parser.add_argument("b", metavar="B", help="the narrower one")
+    parser.set_defaults(run=_covers)
+
+
+def _match_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "match",
+        "match a file of notifications against a file of subscriptions",
+        "Match notifications against subscriptions. For each notification that somebody asked for, one line of\n"
+        'JSON tells who: {"notification": its index in the file, from 0, "ids": [the subscriptions, sorted]}.\n'
+        "\n"
+        "Files end in .jsonl (or .ndjson), .csv or .parquet. A subscription has an id (an integer or a string)\n"
+        "and a where; a notification is any record. Lines of a live pipe are answered as they arrive. A line that\n"
+        "cannot be read ends it with status 2; what was printed before are whole answers to earlier lines.",
+        """  sluice match subscriptions.jsonl quotes.parquet
+  sluice match subscriptions.csv quotes.jsonl --count
+  tail -f quotes.jsonl | sluice match subscriptions.jsonl -
+
+  subscriptions.jsonl:  {"id": 7, "where": "symbol = 'IBM' AND price > 120"}
+  subscriptions.csv:    id,where
+                        7,symbol = 'IBM' AND price > 120
+  quotes.jsonl:         {"symbol": "IBM", "price": 121.5}
+""",
+    )
+    parser.add_argument("subscriptions", metavar="SUBSCRIPTIONS", help="a file of id and where, - for standard input")
+    parser.add_argument("notifications", metavar="NOTIFICATIONS", help="a file of records, - for standard input")
+    parser.add_argument("--count", action="store_true", help="print the total number of matches and nothing else")
+    parser.add_argument(
+        "--format",
+        choices=("jsonl", "csv", "parquet"),
+        help="of standard input (default: jsonl) and of names without a known ending",
+    )
+    parser.set_defaults(run=_match)
+
+
+def _demo_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "demo",
+        "watch matching on a live stream of stock quotes",
+        "Match a live stream of made-up stock quotes against many subscriptions, as fast as it goes, and watch.\n"
+        "Ctrl-C stops it. Where nobody watches (a pipe, a log) it prints one line a second.",
+        """  sluice demo
+  sluice demo --subscriptions 1000000 --seconds 30
+""",
+    )
+    parser.add_argument(
+        "--subscriptions", metavar="N", type=_whole, default=100_000, help="how many to make (default: 100,000)"
+    )
+    parser.add_argument(
+        "--seconds", metavar="S", type=_positive, help="how long (default: until Ctrl-C; 10 where nobody watches)"
+    )
+    parser.add_argument("--seed", metavar="N", type=_whole, default=1, help="same seed, same quotes (default: 1)")
+    parser.set_defaults(run=_demo)
+
+
+def _whole(text: str) -> int:
+    if not (number := int(text)) >= 0:
+        raise argparse.ArgumentTypeError("should not be negative")
+    return number
+
+
+def _positive(text: str) -> float:
+    if not 0 < (number := float(text)) < float("inf"):
+        raise argparse.ArgumentTypeError("should be more than 0")
+    return number
+
+
+# explain
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from sluice import parse
+
+    subscription = parse(arguments.where)
+    if sys.stdout.isatty():
+        _print_pretty(subscription)
+    else:
+        print("\n".join(explanation(subscription)))
+    return YES
+
+
+def explanation(subscription: Subscription) -> Iterator[str]:
+    """The canonical form, then each box with its sides and what is residual, as plain lines."""
+    yield f"canonical: {subscription.to_sql()}"
+    if not subscription.filters:
+        yield "no box: nothing can match"
+    for number, box in enumerate(subscription.filters, 1):
+        yield f"box {number} of {len(subscription.filters)}{'' if _sides(box) else ': everything matches'}"
+        width = max((len(name) for name, _ in _sides(box)), default=0)
+        yield from (f"  {name:<{width}}  {text}" for name, text in _sides(box))
+
+
+def _sides(box: Filter) -> list[tuple[str, str]]:
+    """The attribute and the constraint of each side; what is residual comes last, under that name."""
+    sides = [(name, side.to_sql(name)) for name, side in box.constraints.items()]
+    return sides + [("(residual)", residual.to_sql()) for residual in box.residuals]
+
+
+def _print_pretty(subscription: Subscription) -> None:
+    """The same for people at a terminal."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.syntax import Syntax
+    from rich.table import Table
+    from rich.text import Text
+
+    def sql(text: str) -> Syntax:
+        return Syntax(text, "sql", theme="ansi_dark", background_color="default", word_wrap=True)
+
+    console = Console()
+    console.print(Panel(sql(subscription.to_sql()), title="canonical form", title_align="left"))
+    if not subscription.filters:
+        console.print("no box: nothing can match", style="yellow")
+    for number, box in enumerate(subscription.filters, 1):
+        table = Table.grid(padding=(0, 2))
+        for name, text in _sides(box) or [("", "everything matches")]:
+            table.add_row(Text(name, style="yellow" if name == "(residual)" else "bold"), sql(text))
+        console.print(Panel(table, title=f"box {number} of {len(subscription.filters)}", title_align="left"))
+
+
+# covers
+
+
+def _covers(arguments: argparse.Namespace) -> int:
+    from sluice import parse
+
+    a, b = (_parse_named(name, text, parse) for name, text in (("A", arguments.a), ("B", arguments.b)))
+    covered = a.covers(b)
+    print("yes" if covered else "no")
+    for line in _why_covers(a, b) if covered else _why_not_covers(a, b):
+        print(f"  {line}")
+    return YES if covered else NO
+
+
+def _parse_named(name: str, text: str, parse: Any) -> Subscription:
+    try:
+        subscription: Subscription = parse(text)
+    except SluiceError as error:
+        raise SluiceError(f"{name}: {error}") from error
+    return subscription
+
+
+def _why_covers(a: Subscription, b: Subscription) -> Iterator[str]:
+    if not b.filters:
+        yield "nothing can match B"
+    for theirs in b.filters:
+        mine = next((box for box in a.filters if box.covers(theirs)), None)
+        yield f"{theirs} lies inside {mine or 'the boxes of A together'}"
+
+
+def _why_not_covers(a: Subscription, b: Subscription) -> Iterator[str]:
+    """For each box of B that is left over, what stands against it in each box of A."""
+    for theirs in b.filters:
+        if any(mine.covers(theirs) for mine in a.filters):
+            continue
+        yield f"{theirs} does not lie inside A"
+        if not a.filters:
+            yield "  nothing can match A"
+        for mine in a.filters:
+            yield f"  not inside {mine}: {_obstacle(mine, theirs)}"
+
+
+def _obstacle(mine: Filter, theirs: Filter) -> str:
+    """The first thing that `mine` asks for and `theirs` does not ensure."""
+    for name, side in mine.constraints.items():
+        if name not in theirs.constraints:
+            return f"B does not ask for {side.to_sql(name)}"
+        if not side.covers(theirs.constraints[name]):
+            return f"{side.to_sql(name)} does not follow from {theirs.constraints[name].to_sql(name)}"
+    residual = next(residual for residual in mine.residuals if residual not in theirs.residuals)
+    return f"B does not ask for {residual.to_sql()}"
+
+
+# match
+
+
+def _match(arguments: argparse.Namespace) -> int:
+    from sluice.files import InputError, Source, read_notifications
+
+    subscriptions = Source(arguments.subscriptions, arguments.format)
+    notifications = Source(arguments.notifications, arguments.format)
+    if subscriptions.is_stdin and notifications.is_stdin:
+        raise InputError("only one of SUBSCRIPTIONS and NOTIFICATIONS can be standard input")
+    # Known before the subscriptions are loaded, which may take a while: a wrong name fails at once.
+    subscriptions.check()
+    notifications.check()
+    with _progress() as progress:
+        matcher, ids = _load(subscriptions, progress)
+        found = read_notifications(notifications)
+        task = progress.add_task("matching", total=found.units)
+        total = 0
+        for batch in found.batches:
+            offsets, ranks = _match_batch(matcher, batch, notifications)
+            total += len(ranks)
+            if not arguments.count:
+                sys.stdout.write("".join(_answers(batch.indexes, offsets, ranks, ids)))
+                sys.stdout.flush()
+            progress.update(task, advance=batch.units)
+    if arguments.count:
+        print(total)
+    return YES
+
+
+def _load(source: Source, progress: Any) -> tuple[Matcher, list[str]]:
+    """A matcher with all subscriptions of a file in it, and the ids they have there, as JSON, by their rank.
+
+    The matcher knows each subscription by the rank of its id, so that what it finds, once sorted, is sorted by id.
+    """
+    from sluice import Matcher
+    from sluice.files import read_subscriptions
+
+    task = progress.add_task("loading subscriptions", total=None)
+    rows = sorted(
+        read_subscriptions(source),
+        key=lambda row: (isinstance(row.id, str), row.id),
+    )
+    for row, following in pairwise(rows):
+        if row.id == following.id:
+            raise source.error(
+                following.number, f"the id {json.dumps(row.id)} stands on {source.place(row.number)} already"
+            )
+    matcher = Matcher()
+    progress.update(task, total=len(rows))
+    try:
+        matcher.load(
+            ((rank, row.where) for rank, row in enumerate(rows)),
+            progress=lambda loaded: progress.update(task, completed=loaded),
+        )
+    except SluiceError as error:
+        raise _first_bad(source, rows, error) or error from error
+    return matcher, [json.dumps(row.id) for row in rows]
+
+
+def _first_bad(source: Source, rows: Iterable[SubscriptionRow], error: SluiceError) -> SluiceError | None:
+    """The error of the first text that cannot be parsed, with the place where it stands."""
+    from sluice import parse
+
+    if isinstance(error.__cause__, ParseError):
+        wrong = error.__cause__.text
+        rows = [row for row in rows if row.where == wrong]
+    for row in sorted(rows, key=lambda row: row.number):
+        try:
+            parse(row.where)
+        except SluiceError as problem:
+            return source.error(row.number, str(problem))
+    return None
+
+
+def _match_batch(matcher: Matcher, batch: Batch, source: Source) -> tuple[Any, Any]:
+    try:
+        return matcher.match_batch(batch.records)
+    except SluiceError as error:
+        raise _first_unreadable(matcher, batch, source) or error from error
+
+
+def _first_unreadable(matcher: Matcher, batch: Batch, source: Source) -> SluiceError | None:
+    """The error of the first record that the matcher does not take, with the place where it stands."""
+    records = batch.records if isinstance(batch.records, list) else batch.records.to_pylist()
+    for index, record in zip(batch.indexes, records, strict=True):
+        try:
+            matcher.match(record)
+        except SluiceError as error:
+            return source.error(index + 1, str(error))
+    return None
+
+
+def _answers(indexes: Sequence[int], offsets: Any, ranks: Any, ids: list[str]) -> Iterator[str]:
+    """One line of JSON for each notification that matched."""
+    starts = offsets.tolist()
+    for row, (start, end) in enumerate(pairwise(starts)):
+        if start < end:
+            found = ", ".join([ids[rank] for rank in sorted(ranks[start:end].tolist())])
+            yield f'{{"notification": {indexes[row]}, "ids": [{found}]}}\n'
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A progress bar for people who watch; nothing at all for anybody else."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        yield progress
+
+
+# demo
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from sluice.demo.show import run
+
+    run(subscriptions=arguments.subscriptions, seconds=arguments.seconds, seed=arguments.seed)
+    return YES

@@ -1,0 +1,30 @@
+"""Every limit of Sluice in one place, each with the reason for its size."""
+
+from __future__ import annotations
+
+#: Boxes that one subscription may expand to. More is nearly always an AND of many ORs that should be several subscriptions.
+MAX_FILTERS = 256
+
+#: Length of a filter text in characters: far above what people write, far below what exhausts the parser.
+MAX_TEXT = 100_000
+
+#: Nesting of parentheses, functions and NOTs in a filter text, and of records and arrays in a notification.
+MAX_DEPTH = 64
+
+#: Intervals that one merged constraint may keep before an imperfect merge closes its smallest gaps.
+MAX_INTERVALS = 16
+
+#: Statement shapes kept by the parser: a shape is a few kilobytes, and real programs have a handful.
+MAX_SHAPES = 4_096
+
+#: Values in one notification, names of nested records counted at each level: what is larger is data, not an event.
+MAX_VALUES = 1_000_000
+
+#: Digits of a whole number in a notification: Python refuses to read longer ones, which takes quadratic time.
+MAX_DIGITS = 4_300
+
+#: Length of an XML document in characters; a longer one is NULL to every path. (Nesting is bounded by MAX_DEPTH.)
+MAX_XML = 1_000_000
+
+#: Length of the path to an element of an XML document in characters, since every element keeps its own.
+MAX_XML_PATH = 1_000

@@ -1,0 +1,244 @@
+"""Records as rows of keys: what a batch says, along the fields that the index tests.
+
+Arrow batches are encoded column by column without touching single values (strings once per distinct string); lists of Python
+records one by one. A row is *inexact* if it holds a number that no double equals: its `upper` and `lower` keys then differ,
+and its matches must be confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fields, NameFields
+from sluice.match.keys import EXACT, around, double_key, text_key, time_key, utf8
+from sluice.match.layout import MISSING
+from sluice.model.notification import attributes, from_arrow
+from sluice.model.values import Kind, Value, kind_of
+
+Words = npt.NDArray[np.int64]
+#: Row and field of an inexact number, and the key of the double below it.
+Below = tuple[int, int, int]
+
+
+class Rows(NamedTuple):
+    """Keys of records, one row each; `lower` is `upper` itself unless some row is inexact. `record` gives a row in full."""
+
+    upper: Words
+    lower: Words
+    inexact: frozenset[int]
+    record: Callable[[int], dict[str, Value]]
+
+
+def encode(batch: pa.RecordBatch | Sequence[object], fields: Fields) -> Rows:
+    """The keys of a RecordBatch or of a list of records."""
+    return _encode_arrow(batch, fields) if isinstance(batch, pa.RecordBatch) else _encode_records(batch, fields)
+
+
+# --- Python records -------------------------------------------------------------------------------------------------
+
+
+def _encode_records(records: Sequence[object], fields: Fields) -> Rows:
+    flat = [attributes(record) for record in records]
+    upper = np.empty((len(flat), len(fields)), np.int64)
+    upper[:] = fields.defaults
+    below: list[Below] = []
+    for row, record in enumerate(flat):
+        for name, value in record.items():
+            entry = fields.by_name.get(name)
+            if entry is not None:
+                key = write_value(upper[row], entry, value, fields)
+                if key is not None:
+                    below.append((row, entry.number, key))
+    return _rows(upper, below, flat.__getitem__)
+
+
+def _rows(upper: Words, below: list[Below], record: Callable[[int], dict[str, Value]]) -> Rows:
+    lower = upper
+    if below:
+        lower = upper.copy()
+        for row, field, key in below:
+            lower[row, field] = key
+    return Rows(upper, lower, frozenset(row for row, _, _ in below), record)
+
+
+def write_value(words: Any, entry: NameFields, value: Value, fields: Fields) -> int | None:
+    """Writes the keys of one value; for an inexact number returns the key of the double below it."""
+    kind = kind_of(value)
+    below = None
+    if entry.kind:
+        words[entry.kind] = FALSE_CODE + value if kind == Kind.BOOL else KIND_CODES[kind]
+    if kind == Kind.NUMBER:
+        if entry.number:
+            floor, ceiling = around(value)
+            words[entry.number] = double_key(ceiling)
+            below = double_key(floor) if floor != ceiling else None
+    elif kind == Kind.STRING:
+        number = fields.symbols.get(value)
+        if entry.symbol and number is not None:
+            words[entry.symbol] = number
+        if entry.mask:
+            words[entry.mask] = string_bit(entry, number)
+        if entry.string:
+            words[entry.string] = text_key(utf8(value))
+    elif kind == Kind.BYTES and entry.bytes:
+        words[entry.bytes] = text_key(value)
+    elif kind == Kind.TIMESTAMP and entry.time:
+        words[entry.time] = time_key(value)
+    return below
+
+
+def string_bit(entry: NameFields, number: int | None) -> int:
+    """The bit of a string in the masks of an attribute."""
+    bit = entry.bits.get(number) if number is not None else None
+    return OTHER_BIT if bit is None else 1 << bit
+
+
+# --- Arrow batches --------------------------------------------------------------------------------------------------
+
+
+def _encode_arrow(batch: pa.RecordBatch, fields: Fields) -> Rows:
+    writer = _ColumnWriter(batch, fields)
+    columns = _columns(batch, fields)
+    for name, entry in fields.by_name.items():
+        column = columns.get(name)
+        if column is not None:
+            writer.write(entry, column)
+    return _rows(writer.upper, writer.below, lambda row: next(from_arrow(batch.slice(row, 1))))
+
+
+def _columns(batch: pa.RecordBatch, fields: Fields) -> dict[str, pa.Array]:
+    """The columns by dotted name, with structs opened as far as some field asks for their parts."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if any("." in name and name not in columns for name in fields.by_name):
+        nested = [name for name, column in columns.items() if pa.types.is_struct(column.type)]
+        while nested:
+            name = nested.pop()
+            column = columns[name]
+            for part, child in zip(column.type, column.flatten(), strict=True):
+                columns[f"{name}.{part.name}"] = child
+                if pa.types.is_struct(child.type):
+                    nested.append(f"{name}.{part.name}")
+    return columns
+
+
+class _ColumnWriter:
+    """Fills the rows of a batch column by column."""
+
+    def __init__(self, batch: pa.RecordBatch, fields: Fields) -> None:
+        self.fields = fields
+        self.upper: Words = np.empty((batch.num_rows, len(fields)), np.int64)
+        self.upper[:] = fields.defaults
+        self.below: list[Below] = []
+
+    def write(self, entry: NameFields, column: pa.Array) -> None:
+        if pa.types.is_dictionary(column.type) and not _is_string(column.type.value_type):
+            column = column.dictionary_decode()
+        kind = column.type
+        if pa.types.is_null(kind):
+            return
+        if _is_string(kind) or pa.types.is_dictionary(kind):
+            self._strings(entry, column)
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            self._numbers(entry, column)
+        elif pa.types.is_boolean(kind):
+            self._kinds(entry, column, np.asarray(column.fill_null(False)).astype(np.int64) + FALSE_CODE)
+        elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            self._times(entry, column)
+        else:
+            self._values(entry, column)
+
+    def _kinds(self, entry: NameFields, column: pa.Array, codes: Words | int) -> None:
+        if entry.kind:
+            self.upper[:, entry.kind] = np.where(_valid(column), codes, 0)
+
+    def _put(self, field: int, valid: npt.NDArray[np.bool_] | None, keys: Words) -> None:
+        """Writes the keys of one field where there is a value."""
+        target = self.upper[:, field]
+        if valid is None:
+            target[:] = keys
+        else:
+            target[valid] = keys[valid]
+
+    def _numbers(self, entry: NameFields, column: pa.Array) -> None:
+        valid = None if column.null_count == 0 else _valid(column)
+        values = np.asarray(column.fill_null(0) if valid is not None else column)
+        doubles = values.astype(np.float64)
+        missing = np.isnan(doubles)
+        if entry.kind:
+            self._kinds(entry, column, np.where(missing, NAN_CODE, KIND_CODES[Kind.NUMBER]))
+        if not entry.number:
+            return
+        if missing.any():
+            valid = ~missing if valid is None else valid & ~missing
+        bits = (doubles + 0.0).view(np.int64)
+        keys = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+        self._put(entry.number, valid, keys)
+        if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and len(values):
+            large = np.flatnonzero((values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT)
+            for row in large.tolist():
+                if valid is None or valid[row]:
+                    self._value(entry, row, int(values[row]))
+
+    def _strings(self, entry: NameFields, column: pa.Array) -> None:
+        self._kinds(entry, column, KIND_CODES[Kind.STRING])
+        if not (entry.symbol or entry.mask or entry.string):
+            return
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        texts = coded.dictionary.to_pylist()
+        indices = coded.indices
+        valid = None if coded.null_count == 0 else _valid(coded)
+        where = np.asarray(indices.fill_null(0) if indices.null_count else indices)
+        if not texts:
+            return
+        numbers = [self.fields.symbols.get(text) if text is not None else None for text in texts]
+        if entry.symbol:
+            keys = np.array([MISSING if number is None else number for number in numbers], np.int64)
+            self._put(entry.symbol, valid, keys[where])
+        if entry.mask:
+            self._put(entry.mask, valid, np.array([string_bit(entry, number) for number in numbers], np.int64)[where])
+        if entry.string:
+            keys = np.array([MISSING if text is None else text_key(utf8(text)) for text in texts], np.int64)
+            self._put(entry.string, valid, keys[where])
+
+    def _times(self, entry: NameFields, column: pa.Array) -> None:
+        self._kinds(entry, column, KIND_CODES[Kind.TIMESTAMP])
+        if entry.time:
+            micros = column.cast(pa.timestamp("us"), safe=False) if pa.types.is_date(column.type) else _micros(column)
+            valid = None if column.null_count == 0 else _valid(column)
+            self._put(entry.time, valid, np.asarray(micros.fill_null(0)))
+
+    def _values(self, entry: NameFields, column: pa.Array) -> None:
+        """Any other type, value by value, as a Python record would be read."""
+        for row, record in enumerate(from_arrow(pa.RecordBatch.from_arrays([column], ["x"]))):
+            if "x" in record:
+                self._value(entry, row, record["x"])
+
+    def _value(self, entry: NameFields, row: int, value: Value) -> None:
+        key = write_value(self.upper[row], entry, value, self.fields)
+        if key is not None:
+            self.below.append((row, entry.number, key))
+
+
+def _micros(column: pa.Array) -> pa.Array:
+    """Timestamps of any unit and zone as whole microseconds, finer digits cut off towards the past."""
+    plain = column.cast(pa.int64())
+    if column.type.unit == "ns":
+        values = np.floor_divide(np.asarray(plain.fill_null(0)), 1000)
+    else:
+        values = np.asarray(plain.fill_null(0)) * {"s": 1_000_000, "ms": 1_000, "us": 1}[column.type.unit]
+    return pa.array(values)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
+    valid: npt.NDArray[np.bool_] = np.asarray(pc.is_valid(column))
+    return valid

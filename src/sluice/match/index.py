@@ -1,0 +1,220 @@
+"""The heap of the index from Python's side: room to grow, batches of clauses in and out, rows of keys against it.
+
+Every method leaves the heap consistent: the kernels check that there is room before they change anything, and say how far
+they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sluice.match import kernels
+from sluice.match.clause import Clause
+from sluice.match.encode import Rows, Words
+from sluice.match.fields import Fields
+from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
+
+_FIRST_WORDS = 256 * 1024
+Ids = npt.NDArray[np.int32]
+
+
+class Index:
+    """Rows in buckets, and where each entry lies. Not thread-safe: the matcher holds its lock around every call."""
+
+    def __init__(self, fields: Fields, heap: Words | None = None, places: Words | None = None) -> None:
+        self.fields = fields
+        if heap is None:
+            heap = np.zeros(_FIRST_WORDS, np.int64)
+            heap[TOP] = HEADER
+        self.heap = heap
+        self.places = np.zeros(1024, np.int64) if places is None else places
+        self.entries = 0 if places is None else len(places)
+        self.free_entries: list[int] = []
+        self._hit = np.zeros(LEAF_ROWS, np.uint8)
+        self._picked = np.zeros(LEAF_ROWS + 1, np.int64)
+        self._expected, self._expected_candidates = 64 * 1024, 4 * 1024
+        self._out = np.empty(self._expected, np.int32)
+        self._candidates = np.empty(self._expected_candidates, np.int64)
+        self._cursor = np.zeros(5, np.int64)
+        #: Of each field: the lowest and the highest end of an interval so far, to guess how selective the next one is.
+        self._seen = np.empty((0, 2))
+        self._fit_fields()
+
+    def _fit_fields(self) -> None:
+        """Room for one record, and for what is known of each field, with the fields there are now."""
+        unseen = np.tile([np.inf, -np.inf], (len(self.fields) - len(self._seen), 1))
+        self._seen = np.concatenate([self._seen, unseen])
+        self._found = np.zeros(3 * len(self.fields) + MAX_PAIRS, np.int64)
+        self.words = self.fields.defaults.copy()
+        self.longs = memoryview(self.words)  # type: ignore[arg-type]
+        self.doubles = memoryview(self.words.view(np.float64))  # type: ignore[arg-type]
+        self._note_addresses()
+
+    @property
+    def used_words(self) -> int:
+        """Words of the heap in use."""
+        return int(self.heap[TOP])
+
+    def add(self, clauses: Sequence[Clause], slots: Sequence[int], pending: Sequence[bool]) -> list[int]:
+        """Adds clauses, each for a slot; returns their entries."""
+        entries = [self._new_entry() for _ in clauses]
+        tests, starts, pairs = self._flatten(clauses)
+        if len(self.fields) != len(self.words):
+            self._fit_fields()
+        axes, done = self.fields.axes, 0
+        while done < len(clauses):
+            done += kernels.count_keys(_address(self.heap), len(self.heap), tests, starts[done:], axes, 1)
+            if done < len(clauses):
+                self._grow()
+        numbers, flags = np.array(slots, np.int64), np.array(pending, np.int64)
+        where, done = np.array(entries, np.int64), 0
+        while done < len(clauses):
+            rest = slice(done, None)
+            done += kernels.insert(
+                _address(self.heap),
+                len(self.heap),
+                _address(self.places),
+                tests,
+                starts[rest],
+                pairs,
+                numbers[rest],
+                where[rest],
+                flags[rest],
+                axes,
+                self._seen,
+            )
+            if done < len(clauses):
+                self._grow()
+        return entries
+
+    def remove(self, clauses: Sequence[Clause], entries: Sequence[int]) -> None:
+        """Takes entries out; `clauses` are what they were made of."""
+        kernels.remove(_address(self.heap), _address(self.places), np.array(entries, np.int64))
+        tests, starts, _ = self._flatten(clauses)
+        done = 0
+        while done < len(clauses):
+            done += kernels.count_keys(_address(self.heap), len(self.heap), tests, starts[done:], self.fields.axes, -1)
+            if done < len(clauses):
+                self._grow()
+        self.free_entries += entries
+
+    def _flatten(self, clauses: Sequence[Clause]) -> tuple[Words, Words, Words]:
+        """The tests of all clauses in one table, sorted by field within each, and the intervals of their lists."""
+        tests: list[tuple[int, int, int]] = []
+        pairs: list[tuple[int, int]] = []
+        starts = [0]
+        for clause in clauses:
+            mine = clause.tests
+            if clause.lists:
+                mine = list(mine)
+                for field, intervals in clause.lists:
+                    mine.append((field * 4 + LIST, len(pairs), len(intervals)))
+                    pairs += intervals
+            tests += sorted(mine) if mine else [(0, 0, 0)]
+            starts.append(len(tests))
+        flat = np.array(pairs, np.int64).reshape(-1)
+        return np.array(tests, np.int64), np.array(starts, np.int64), flat
+
+    def _new_entry(self) -> int:
+        if self.free_entries:
+            return self.free_entries.pop()
+        if self.entries == len(self.places):
+            larger = np.zeros(2 * len(self.places), np.int64)
+            larger[: self.entries] = self.places
+            self.places = larger
+        self.entries += 1
+        return self.entries - 1
+
+    def _grow(self) -> None:
+        """More room at the end of the heap. Where the heap is ours the system moves pages instead of copying them."""
+        words = len(self.heap) + max(len(self.heap) // 2, _FIRST_WORDS)
+        if self.heap.base is None and self.heap.flags.owndata:
+            self.heap.resize(words, refcheck=False)
+        else:
+            larger = np.zeros(words, np.int64)
+            larger[: len(self.heap)] = self.heap
+            self.heap = larger
+        self._note_addresses()
+
+    def _note_addresses(self) -> None:
+        """Looks up once where everything is that matching one record needs."""
+        fields = self.fields
+        self._record_arguments = (
+            _address(self.heap),
+            _address(self.words),
+            _address(fields.defaults),
+            len(fields),
+            _address(fields.numbers),
+            len(fields.numbers),
+            _address(self._hit),
+            _address(self._picked),
+            _address(self._found),
+            _address(self._out),
+            _address(self._candidates),
+            _address(self._cursor),
+        )
+        self._cursor[kernels.ROOM], self._cursor[kernels.PENDING_ROOM] = len(self._out), len(self._candidates)
+        self._state = memoryview(self._cursor)  # type: ignore[arg-type]
+
+    def match_record(self) -> tuple[Ids, Words]:
+        """Matches the record in `words` (numbers as doubles), which is blank again afterwards: sure slots and candidates."""
+        while True:
+            kernels.match_record(*self._record_arguments)
+            written, pending, full = self._state[:3]
+            if not full:
+                return self._out[:written].copy(), self._candidates[:pending]
+            self._out, self._candidates = self._more(self._out), self._more(self._candidates)
+            self._note_addresses()
+
+    def match_rows(self, rows: Rows) -> tuple[Words, Ids, Words]:
+        """Matches rows of keys: offsets and sure slots as CSR, and candidates as event << 32 | entry."""
+        count, fields = rows.upper.shape
+        offsets = np.zeros(count + 1, np.int64)
+        out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
+        cursor = np.zeros(5, np.int64)
+        done = 0
+        while done < count:
+            cursor[kernels.ROOM], cursor[kernels.PENDING_ROOM] = len(out), len(candidates)
+            done = kernels.match_rows(
+                _address(self.heap),
+                _address(rows.upper),
+                _address(rows.lower),
+                fields,
+                _address(self._hit),
+                _address(self._picked),
+                _address(self._found),
+                _address(out),
+                _address(candidates),
+                _address(cursor),
+                _address(offsets),
+                count,
+                done,
+            )
+            if done < count:
+                out, candidates = self._more(out), self._more(candidates)
+        written, pending = int(cursor[kernels.WRITTEN]), int(cursor[kernels.PENDING])
+        self._expected = written + written // 4 + 64 * 1024
+        self._expected_candidates = pending + pending // 4 + 4 * 1024
+        return offsets, out[:written], candidates[:pending]
+
+    @staticmethod
+    def _more(buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A buffer of twice the size with the same contents."""
+        return np.concatenate([buffer, np.empty_like(buffer)])
+
+    def covered(self, low: Words, high: Words, given: npt.NDArray[np.bool_]) -> Iterable[int]:
+        """The entries whose tests lie in a box of keys."""
+        out = np.empty(1024, np.int64)
+        while True:
+            found = kernels.covered(_address(self.heap), low, high, given, int(given.sum()), out)
+            if found >= 0:
+                return out[:found].tolist()  # type: ignore[no-any-return]
+            out = np.empty(4 * len(out), np.int64)
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]

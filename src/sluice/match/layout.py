@@ -1,0 +1,62 @@
+"""Where everything lies in the heap of the index: one array of 64-bit words that can be saved, mapped and shared as it is.
+
+The heap holds a hash table from *access keys* to *groups*, the groups with their *leaves*, and the leaves with their rows
+column by column. Addresses are word offsets into the heap, 0 meaning none. Only `sluice.match.kernels` writes here.
+"""
+
+from __future__ import annotations
+
+#: The smallest word: "this record has no such value". No bound of a test is that low, so every test on it fails.
+MISSING = -(2**63)
+#: The largest word.
+LARGEST = 2**63 - 1
+
+# Header: one word each.
+TOP = 0  # first free word at the end
+ROWS = 1  # rows stored
+SINGLES = 2  # address, capacity and length of the list of fields that equality keys use: (field, keys) each
+PAIRS = 5  # likewise for pairs of fields: (field, field, keys) each
+RANGES = 8  # likewise for fields that lead to groups by interval: (field, rows) each
+FREE = 16  # heads of the free lists, one per size class
+CLASSES = 200
+PARTITIONS = 64
+TABLE = FREE + CLASSES  # address, capacity and length of each partition of the hash table
+HEADER = TABLE + 3 * PARTITIONS
+
+# Hash table slot: key (tag, first, second), first group or group of a signature, count.
+SLOT = 5
+S_TAG, S_FIRST, S_SECOND, S_GROUP, S_COUNT = range(SLOT)
+# What a tag says is in its low bits: an equality key, a pair of them, a field's intervals, or a signature within a bucket.
+KEY_SINGLE, KEY_PAIR, KEY_RANGE, KEY_SIGNATURE = 1, 2, 3, 4
+
+# Group: the rows of one bucket that have the same columns.
+G_NEXT, G_TAG, G_FIRST, G_SECOND = 0, 1, 2, 3  # next group of the bucket; the bucket's key
+G_SIGNATURE = 4  # hash of the fields of its columns
+G_ROWS = 5
+G_PENDING = 6  # 1: its matches are candidates that Python must confirm or count once
+G_DYNAMIC = 7  # 1: the field of the one column is stored row by row
+G_REST = 8  # 1: rows have further tests in a list
+G_SORTED = 9  # 1: leaves are ordered by the low ends of the first column, with zone maps
+G_LEAVES, G_CAPACITY, G_DIRECTORY = 10, 11, 12  # directory of leaves: (lowest low end, highest high end, address) each
+G_INLINE = 13  # the directory itself while it has one leaf
+G_COLUMNS = 16  # number of columns, then their test words
+G_FIELDS = 17
+
+# Leaf: header, then rows column by column: slot and entry as 32-bit numbers, low ends, high ends, ...
+L_GROUP, L_ROWS, L_CAPACITY = 0, 1, 2
+LEAF = 4
+LEAF_ROWS = 1024
+FIRST_ROWS = 4
+
+#: Rows a bucket keeps in its mixed group before rows with the same fields get a group of their own columns.
+MIXED_ROWS = 16
+#: Clauses that share an equality before the second equality of a clause joins its key.
+CROWDED = 64
+#: Pairs of fields that may serve as keys: each is one more look-up for every record that has both.
+MAX_PAIRS = 128
+
+# A test word is field * 4 + one of these.
+RANGE, MASK, LIST = 0, 1, 2
+
+#: Words that one insertion may need, beyond what its own clause takes.
+RESERVE = 64 * 1024

@@ -1,0 +1,488 @@
+"""Which of a million subscriptions does this record satisfy? The matcher answers, for one record or a batch at a time.
+
+Subscriptions come and go at any time, in place. The matcher keeps their texts and an index of their clauses
+(`sluice.match.kernels`); what the index cannot decide alone it confirms with the exact algebra of `sluice.model`, so that the
+answer is always that of `sluice.match.naive`. All methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sluice.errors import MatcherError, SluiceError
+from sluice.match import kernels, query, store
+from sluice.match.clause import Clause, clauses
+from sluice.match.encode import encode, string_bit
+from sluice.match.explain import Explanation, explain
+from sluice.match.fields import FALSE_CODE, KIND_CODES, Fields
+from sluice.match.index import Ids, Index
+from sluice.match.keys import EXACT, text_key, utf8
+from sluice.match.merging import MergeIndex
+from sluice.match.texts import Texts
+from sluice.model.filter import Filter
+from sluice.model.notification import attributes
+from sluice.model.parse import parse
+from sluice.model.subscription import Subscription
+from sluice.model.values import Kind
+
+Offsets = npt.NDArray[np.int64]
+MAX_ID = 2**31 - 1
+_CHUNK = 16_384
+_NUMBER, _STRING = KIND_CODES[Kind.NUMBER], KIND_CODES[Kind.STRING]
+
+
+class Matcher:
+    """A set of subscriptions that tells which of them a record satisfies.
+
+    >>> matcher = Matcher()
+    >>> cheap = matcher.add("symbol = 'IBM' AND price < 100")
+    >>> any_ibm = matcher.add("symbol = 'IBM'")
+    >>> sorted(matcher.match({"symbol": "IBM", "price": 95.5}).tolist()) == [cheap, any_ibm]
+    True
+    >>> matcher.remove(cheap)
+    >>> offsets, ids = matcher.match_batch([{"symbol": "IBM", "price": 1}, {"symbol": "SUN"}])
+    >>> offsets.tolist(), ids.tolist()
+    ([0, 1, 1], [1])
+    """
+
+    def __init__(self) -> None:
+        self._fields = Fields()
+        self._index = Index(self._fields)
+        self._texts = Texts()
+        #: Of each slot: its public id, or -1 if free.
+        self._ids: Ids = np.full(1024, -1, np.int32)
+        self._slots: dict[int, int] | None = None  # public id to slot, where they differ somewhere
+        self._count = 0
+        self._top = 0
+        self._free: list[int] = []
+        #: Of each entry: its slot.
+        self._owner: Ids = np.zeros(1024, np.int32)
+        self._entries: dict[int, list[int]] = {}  # of slots with other than exactly one entry of the same number
+        self._confirm: set[int] = set()
+        self._merging: MergeIndex | None = None
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, int) and self._find(id) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        """The ids, in rising order."""
+        ids = self._ids[: self._top]
+        return iter(np.sort(ids[ids >= 0]).tolist())
+
+    def __getitem__(self, id: int) -> Subscription:
+        """The subscription with this id."""
+        return _parsed(self._texts[self._slot(id)])
+
+    # --- subscriptions come and go ----------------------------------------------------------------------------------
+
+    def add(self, subscription: Subscription | str, id: int | None = None) -> int:
+        """Adds a subscription or the text of one; returns its id, the given one or a free one.
+
+        >>> matcher = Matcher()
+        >>> matcher.add("price > 3"), matcher.add("price > 7", id=42)
+        (0, 42)
+        """
+        if isinstance(subscription, str):
+            text, subscription = subscription, parse(subscription)
+        else:
+            text = subscription.to_sql()
+        with self._lock:
+            number = self._free_id() if id is None else id
+            self._add_many([(number, text, subscription)])
+            return number
+
+    def remove(self, id: int) -> None:
+        """Takes a subscription out.
+
+        >>> matcher = Matcher()
+        >>> matcher.remove(matcher.add("price > 3"))
+        >>> len(matcher)
+        0
+        """
+        with self._lock:
+            slot = self._slot(id)
+            subscription = _parsed(self._texts[slot])
+            parts = [clause for box in subscription.filters for clause in clauses(box, self._fields)]
+            entries = self._entries.pop(slot, [slot])
+            if parts:
+                self._index.remove(parts, entries)
+            for clause in parts:
+                for text in clause.symbols:
+                    self._fields.release(text)
+            if self._merging is not None:
+                self._merging.remove(slot, subscription)
+            self._confirm.discard(slot)
+            del self._texts[slot]
+            self._ids[slot] = -1
+            if self._slots is not None:
+                del self._slots[id]
+            self._free.append(slot)
+            self._count -= 1
+
+    def load(
+        self,
+        table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]],
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Adds many subscriptions at once: a table with columns `id` and `where`, or pairs. Returns how many.
+
+        All or nothing: if one text is wrong, the error names it and none of them is added. `progress` is called with the
+        number added so far.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(1, "price > 3"), (2, "symbol = 'IBM'")])
+        2
+        """
+        with self._lock:
+            before = self._count
+            added: list[int] = []
+            try:
+                pairs = _pairs(table)
+                while chunk := list(islice(pairs, _CHUNK)):
+                    self._add_many([(id, text, _parse_row(id, text)) for id, text in chunk])
+                    added += [id for id, _ in chunk]
+                    self._texts.settle()
+                    if progress is not None:
+                        progress(self._count - before)
+            except BaseException:
+                for id in added:
+                    self.remove(id)
+                raise
+            return self._count - before
+
+    def _add_many(self, rows: Sequence[tuple[int, str, Subscription]]) -> None:
+        """Adds subscriptions with their ids and texts; checks all ids before it changes anything."""
+        self._check_ids([id for id, _, _ in rows])
+        parts: list[Clause] = []
+        slots: list[int] = []
+        flags: list[bool] = []
+        for id, text, subscription in rows:
+            slot = self._new_slot(id, text)
+            boxes = subscription.filters
+            mine = [clause for box in boxes for clause in clauses(box, self._fields)]
+            confirm = any(clause.confirm for clause in mine)
+            pending = confirm or (len(boxes) > 1 and _may_meet(boxes))
+            if confirm:
+                self._confirm.add(slot)
+            for clause in mine:
+                for symbol in clause.symbols:
+                    self._fields.hold(symbol)
+            parts += mine
+            slots += [slot] * len(mine)
+            flags += [pending] * len(mine)
+            if len(mine) != 1:
+                self._entries[slot] = []
+            if self._merging is not None:
+                self._merging.add(slot, subscription)
+        if not parts:
+            return
+        entries = self._index.add(parts, slots, flags)
+        top = max(entries) + 1
+        if top > len(self._owner):
+            self._owner = np.concatenate([self._owner, np.zeros(max(top, len(self._owner)), np.int32)])
+        self._owner[entries] = slots
+        for entry, slot in zip(entries, slots, strict=True):
+            if slot in self._entries:
+                self._entries[slot].append(entry)
+            elif entry != slot:
+                self._entries[slot] = [entry]
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        seen: set[int] = set()
+        for id in ids:
+            if type(id) is not int or not 0 <= id <= MAX_ID:
+                raise MatcherError(f"the id {id!r} is not a whole number from 0 to {MAX_ID}: number your subscriptions")
+            if id in seen or self._find(id) is not None:
+                raise MatcherError(f"the id {id} is taken: remove it first, or leave the id out to get a free one")
+            seen.add(id)
+
+    def _find(self, id: int) -> int | None:
+        """The slot of an id, or None."""
+        if self._slots is not None:
+            return self._slots.get(id)
+        return id if 0 <= id < self._top and self._ids[id] == id else None
+
+    def _slot(self, id: int) -> int:
+        slot = self._find(id)
+        if slot is None:
+            raise MatcherError(f"no subscription has the id {id!r}")
+        return slot
+
+    def _free_id(self) -> int:
+        id = self._free[-1] if self._free else self._top
+        while self._find(id) is not None:
+            id += 1
+        return id
+
+    def _new_slot(self, id: int, text: str) -> int:
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._top
+            self._top += 1
+            if slot == len(self._ids):
+                self._ids = np.concatenate([self._ids, np.full(len(self._ids), -1, np.int32)])
+        if self._slots is None and slot != id:
+            used = self._ids[: self._top]
+            self._slots = {slot: slot for slot in np.flatnonzero(used >= 0).tolist()}
+        if self._slots is not None:
+            self._slots[id] = slot
+        self._ids[slot] = id
+        self._texts[slot] = text
+        self._count += 1
+        return slot
+
+    # --- matching ---------------------------------------------------------------------------------------------------
+
+    def match(self, record: object) -> Ids:
+        """The ids of the subscriptions that one record satisfies, in no particular order.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(7, "price > 3"), (8, "price > 30")])
+        2
+        >>> matcher.match({"price": 5}).tolist()
+        [7]
+        """
+        with self._lock:
+            if not self._write_record(record):
+                return self.match_batch([record])[1]
+            sure, candidates = self._index.match_record()
+            if len(candidates):
+                _, sure = self._settle(np.array([0, len(sure)]), sure, candidates, lambda row: attributes(record), frozenset())
+            return sure if self._slots is None else self._ids[sure]
+
+    def _write_record(self, record: object) -> bool:
+        """Writes a flat record of plain scalars to the index; False (and nothing written) if it is anything else."""
+        index = self._index
+        longs, doubles = index.longs, index.doubles
+        fields, symbols = self._fields.by_name, self._fields.symbols
+        if type(record) is not dict:
+            return False
+        for name, value in record.items():
+            entry = fields.get(name)
+            kind = type(value)
+            if kind is str:
+                if entry is not None:
+                    number = symbols.get(value)
+                    if entry.symbol and number is not None:
+                        longs[entry.symbol] = number
+                    if entry.mask:
+                        longs[entry.mask] = string_bit(entry, number)
+                    if entry.string:
+                        longs[entry.string] = text_key(utf8(value))
+                    if entry.kind:
+                        longs[entry.kind] = _STRING
+            elif (kind is float and value == value) or (kind is int and -EXACT <= value <= EXACT):
+                if entry is not None:
+                    if entry.number:
+                        doubles[entry.number] = value + 0.0
+                    if entry.kind:
+                        longs[entry.kind] = _NUMBER
+            elif kind is bool:
+                if entry is not None and entry.kind:
+                    longs[entry.kind] = FALSE_CODE + value
+            elif value is not None:
+                index.words[:] = self._fields.defaults
+                return False
+        return True
+
+    def match_batch(self, batch: pa.RecordBatch | Sequence[object]) -> tuple[Offsets, Ids]:
+        """The matches of many records: those of record i are `ids[offsets[i]:offsets[i + 1]]`.
+
+        >>> import pyarrow as pa
+        >>> matcher = Matcher()
+        >>> matcher.load([(0, "price > 3"), (1, "symbol = 'IBM'")])
+        2
+        >>> batch = pa.RecordBatch.from_pydict({"symbol": ["IBM", "SUN"], "price": [1.0, 9.0]})
+        >>> offsets, ids = matcher.match_batch(batch)
+        >>> offsets.tolist(), ids.tolist()
+        ([0, 1, 2], [1, 0])
+        """
+        with self._lock:
+            rows = encode(batch, self._fields)
+            offsets, sure, candidates = self._index.match_rows(rows)
+            if len(candidates) or rows.inexact:
+                offsets, sure = self._settle(offsets, sure, candidates, rows.record, rows.inexact)
+            return offsets, (sure if self._slots is None else self._ids[sure])
+
+    def _settle(
+        self, offsets: Offsets, sure: Ids, candidates: Offsets, record: Callable[[int], Any], inexact: frozenset[int]
+    ) -> tuple[Offsets, Ids]:
+        """Confirms candidates, counts each subscription once per record, and joins them with the sure matches."""
+        events = candidates >> 32
+        found = np.unique(events << 32 | self._owner[candidates & 0xFFFFFFFF])
+        for row in sorted(inexact):
+            mine = sure[offsets[row] : offsets[row + 1]]
+            found = np.union1d(found, np.int64(row) << 32 | mine.astype(np.int64))
+        if inexact:
+            lengths = np.diff(offsets)
+            keep = np.repeat(~np.isin(np.arange(len(lengths)), sorted(inexact)), lengths)
+            lengths[sorted(inexact)] = 0
+            sure, offsets = sure[keep], np.concatenate([[0], np.cumsum(lengths)])
+        kept: list[int] = []
+        last, flat = -1, {}
+        for word in found.tolist():
+            row, slot = word >> 32, word & 0xFFFFFFFF
+            if row in inexact or slot in self._confirm:
+                if row != last:
+                    last, flat = row, record(row)
+                if not any(box.matches(flat) for box in _parsed(self._texts[slot]).filters):
+                    continue
+            kept.append(word)
+        words = np.array(kept, np.int64)
+        return kernels.merge_rows(offsets, sure, words >> 32, (words & 0xFFFFFFFF).astype(np.int32))  # type: ignore[no-any-return]
+
+    def explain(self, record: object, id: int) -> Explanation:
+        """Why a record matches a subscription, or which constraint failed.
+
+        >>> matcher = Matcher()
+        >>> print(matcher.explain({"price": 5}, matcher.add("price > 3 AND symbol = 'IBM'")))
+        no match
+          yes  price > 3            price is 5
+          NO   symbol = 'IBM'       symbol is missing
+        """
+        return explain(attributes(record), self[id])
+
+    # --- filters against filters ------------------------------------------------------------------------------------
+
+    def covering(self, filter: Subscription | Filter | str) -> list[int]:
+        """The ids of the subscriptions that cover a filter (figure 4.7), in rising order.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(0, "price > 3"), (1, "price > 30")])
+        2
+        >>> matcher.covering("price BETWEEN 10 AND 20"), matcher.covered("price > 0")
+        ([0], [0, 1])
+        """
+        wanted = _subscription(filter)
+        with self._lock:
+            slots: set[int] | None = None
+            for box in wanted.filters:
+                rows = query.covering_rows(box, self._fields)
+                _, sure, candidates = self._index.match_rows(rows)
+                mine = {*sure.tolist(), *self._owner[candidates & 0xFFFFFFFF].tolist()}
+                slots = mine if slots is None else slots & mine
+            if slots is None:
+                return list(self)
+            return self._that(slots, lambda other: other.covers(wanted))
+
+    def covered(self, filter: Subscription | Filter | str) -> list[int]:
+        """The ids of the subscriptions that a filter covers (figure 4.8), in rising order."""
+        wanted = _subscription(filter)
+        with self._lock:
+            slots = {slot for slot, entries in self._entries.items() if not entries}
+            for box in wanted.filters:
+                entries = self._index.covered(*query.covered_box(box, self._fields))
+                slots.update(self._owner[list(entries)].tolist())
+            return self._that(slots, wanted.covers)
+
+    def merge_candidates(self, filter: Subscription | Filter | str) -> list[int]:
+        """The ids of the subscriptions that differ from a filter in one attribute only (figure 4.9), in rising order.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(0, "symbol = 'IBM' AND price > 3"), (1, "symbol = 'IBM' AND volume > 3")])
+        2
+        >>> matcher.merge_candidates("symbol = 'SUN' AND price > 3")
+        [0]
+        """
+        wanted = _subscription(filter)
+        with self._lock:
+            if self._merging is None:
+                self._merging = MergeIndex()
+                for id in self:
+                    self._merging.add(self._slot(id), self[id])
+            return sorted(int(self._ids[slot]) for slot in self._merging.candidates(wanted))
+
+    def _that(self, slots: Iterable[int], holds: Callable[[Subscription], bool]) -> list[int]:
+        return sorted(int(self._ids[slot]) for slot in slots if holds(_parsed(self._texts[slot])))
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Writes the matcher to a directory that `open` maps into memory."""
+        with self._lock:
+            arrays = {
+                "heap": self._index.heap[: self._index.used_words],
+                "places": self._index.places[: self._index.entries],
+                "owner": self._owner[: self._index.entries],
+                "ids": self._ids[: self._top],
+            }
+            state = {
+                "fields": self._fields.to_dict(),
+                "free": self._free,
+                "free_entries": self._index.free_entries,
+                "entries": list(self._entries.items()),
+                "confirm": sorted(self._confirm),
+                "identity": self._slots is None,
+            }
+            store.save(Path(path), arrays, self._texts.to_array(), state)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Matcher:
+        """A saved matcher, mapped into memory: processes that open the same one share its pages until they change it."""
+        arrays, texts, state = store.load(Path(path))
+        matcher = cls()
+        matcher._fields = Fields.from_dict(state["fields"])
+        matcher._index = Index(matcher._fields, arrays["heap"], arrays["places"])
+        matcher._index.free_entries = list(state["free_entries"])
+        matcher._owner, matcher._ids = arrays["owner"], arrays["ids"]
+        matcher._texts = Texts(texts)
+        matcher._top = len(matcher._ids)
+        matcher._free = list(state["free"])
+        matcher._entries = {slot: entries for slot, entries in state["entries"]}
+        matcher._confirm = set(state["confirm"])
+        matcher._count = matcher._top - len(matcher._free)
+        if not state["identity"]:
+            used = np.flatnonzero(matcher._ids >= 0).tolist()
+            matcher._slots = {int(matcher._ids[slot]): slot for slot in used}
+        return matcher
+
+
+@lru_cache(maxsize=8_192)
+def _parsed(text: str) -> Subscription:
+    return parse(text)
+
+
+def _subscription(filter: Subscription | Filter | str) -> Subscription:
+    if isinstance(filter, str):
+        return parse(filter)
+    return Subscription([filter]) if isinstance(filter, Filter) else filter
+
+
+def _may_meet(boxes: Sequence[Filter]) -> bool:
+    """Whether a record may lie in two of the boxes; for many boxes that is taken for granted."""
+    return len(boxes) > 8 or any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
+def _parse_row(id: object, text: object) -> Subscription:
+    if not isinstance(text, str):
+        raise MatcherError(f"the subscription with id {id!r} has no text in its column `where`")
+    try:
+        return parse(text)
+    except SluiceError as error:
+        raise MatcherError(f"the subscription with id {id!r} is wrong: {error}") from error
+
+
+def _pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The rows of a table as pairs of id and text."""
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        yield from table
+        return
+    missing = {"id", "where"} - set(table.schema.names)
+    if missing:
+        raise MatcherError(f"the table has no column {' and no column '.join(sorted(missing))}; it needs `id` and `where`")
+    for batch in table.to_batches(max_chunksize=_CHUNK) if isinstance(table, pa.Table) else [table]:
+        yield from zip(batch.column("id").to_pylist(), batch.column("where").to_pylist(), strict=True)

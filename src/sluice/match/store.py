@@ -1,0 +1,62 @@
+"""A matcher as files: arrays as they lie in memory, texts as an Arrow file, the small rest as JSON; all of it checked on opening."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sluice.errors import MatcherError
+from sluice.match import layout
+
+#: Raised whenever the layout of the heap changes: an older file is refused, not misread.
+VERSION = 1
+_ARRAYS = ("heap", "places", "owner", "ids")
+
+
+def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state: dict[str, Any]) -> None:
+    """Writes everything beside `path` first and moves it there when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        sizes = {}
+        for name in _ARRAYS:
+            np.save(temporary / f"{name}.npy", arrays[name])
+            sizes[name] = len(arrays[name])
+        table = pa.table({"text": texts})
+        with pa.OSFile(str(temporary / "texts.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        state = {"version": VERSION, "sizes": sizes, **state}
+        (temporary / "state.json").write_text(json.dumps(state))
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, dict[str, Any]]:
+    """What `save` wrote, mapped into memory; changes stay private to this process."""
+    try:
+        state = json.loads((path / "state.json").read_text())
+    except (OSError, ValueError) as error:
+        raise MatcherError(f"{path} is not a saved matcher ({error}): save one there first") from None
+    if state.get("version") != VERSION:
+        raise MatcherError(f"{path} was saved by another version of Sluice: load the subscriptions again and save")
+    try:
+        arrays = {name: np.load(path / f"{name}.npy", mmap_mode="c") for name in _ARRAYS}
+        texts = pa.ipc.open_file(pa.memory_map(str(path / "texts.arrow"))).read_all().column("text")
+    except (OSError, ValueError, pa.ArrowInvalid) as error:
+        raise MatcherError(f"{path} is damaged ({error}): save it again") from None
+    for name, size in state["sizes"].items():
+        if len(arrays[name]) != size:
+            raise MatcherError(f"{path} is damaged ({name}.npy has {len(arrays[name])} items, not {size}): save it again")
+    if int(arrays["heap"][layout.TOP]) != len(arrays["heap"]):
+        raise MatcherError(f"{path} is damaged (its heap does not end where it says): save it again")
+    return arrays, pa.concat_arrays(texts.chunks), state

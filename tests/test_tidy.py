@@ -1,0 +1,183 @@
+"""The house rules, checked: which room may import which, what a module must have, what must not be in it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "sluice"
+
+#: A room imports from itself and from the rooms before it.
+ROOMS = (
+    "model",
+    "match",
+    "protocol",
+    "broker",
+    "client",
+    "spark",
+    "console",
+    "sim",
+    "lab",
+    "demo",
+    "files",
+    "cli",
+)
+#: Everybody may import these; they import no room.
+GROUND = ("errors", "limits")
+#: These use the package the way its users do, through `from sluice import ...`.
+USERS = ("demo", "cli")
+#: A pure core knows no clock, chance, network, thread or environment.
+IMPURE = {"asyncio", "socket", "time", "random", "threading", "uuid", "os"}
+PURE_ROOMS = ("model", "protocol")
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TEXTS = sorted(
+    path
+    for pattern in ("*", ".ci/*", "src/**/*", "tests/**/*", "bench/**/*", "docs/**/*", "tools/**/*")
+    for path in ROOT.glob(pattern)
+    if path.suffix in {".py", ".md", ".toml", ".txt", ".sh", ".json", ".yml", ""}
+    and path.is_file()
+    and "__pycache__" not in path.parts
+)
+PAGES = [path for path in TEXTS if path.suffix == ".md"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DEPENDENCIES = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def room_of(path: Path) -> str:
+    """The room a module is in: its folder, or its own name right under the package."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The full names of the modules that a module imports, wherever in it; `from m import n` gives m and m.n."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                here = ("sluice", *path.relative_to(PACKAGE).parts[:-1])
+                module = ".".join((*here[: len(here) - node.level + 1], *filter(None, [module])))
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """The rooms that a module imports from; "sluice" where it takes a name from the package itself."""
+    found = set()
+    known = {room_of(module) for module in MODULES}
+    for name in imports_of(path):
+        top, _, rest = name.partition(".")
+        if top == "sluice" and rest:
+            room = rest.partition(".")[0]
+            found.add(room if room in known else "sluice")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_imports_point_upward(path: Path) -> None:
+    room = room_of(path)
+    if room in ("__init__", "__main__"):
+        return
+    if room in GROUND:
+        allowed = set(GROUND)
+    else:
+        assert room in ROOMS, f"{room} is in no known room: give it a place in ROOMS"
+        allowed = {*GROUND, *ROOMS[: ROOMS.index(room) + 1], *(["sluice"] if room in USERS else [])}
+    assert rooms_imported(path) <= allowed
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_a_module_says_what_it_promises(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "the module has no docstring"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_a_module_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600, "over 600 lines: look for a second noun in it"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if room_of(path) in PURE_ROOMS], ids=named)
+def test_pure_rooms_stay_pure(path: Path) -> None:
+    assert not {name.partition(".")[0] for name in imports_of(path)} & IMPURE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_nothing_is_pickled(path: Path) -> None:
+    assert not {name.partition(".")[0] for name in imports_of(path)} & {"pickle", "cloudpickle", "marshal", "shelve"}
+    assert "allow_pickle=True" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_no_path_of_a_machine(path: Path) -> None:
+    found = re.findall(r"(?<![\w.~])/(?:work|tmp|root|home|Users)/[\w.-]+", path.read_text())
+    assert not found
+
+
+@pytest.mark.parametrize("path", [path for path in TEXTS if path.suffix == ".py"], ids=named)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    assert not re.findall(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_links_resolve(path: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        page = (path.parent / file) if file else path
+        assert page.exists(), f"{target} leads nowhere"
+        if anchor:
+            assert anchor in anchors_of(page), f"{page.name} has no heading for #{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that a rendered page has: its headings in small letters, words joined by dashes."""
+    headings = re.findall(r"^#+ +(.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def package_of(requirement: str) -> str:
+    return re.split(r"[=<>!~;\[ ]", requirement, maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("requirement", [one for group in DEPENDENCIES.values() for one in group])
+def test_dependencies_are_pinned_and_explained(requirement: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][\w.]*", requirement), "pin it with =="
+    assert requirement in (ROOT / "tools" / "constraints.txt").read_text().splitlines()
+    assert f"`{package_of(requirement)}`" in (ROOT / "docs" / "dependencies.md").read_text()
+
+
+def test_constraints_are_names_and_versions() -> None:
+    for line in (ROOT / "tools" / "constraints.txt").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][\w.]*", line), line
+
+
+def test_the_bare_package_needs_what_it_imports() -> None:
+    """Outside the rooms that have an extra of their own, third-party imports and dependencies are the same."""
+    extra_rooms = {"spark", "console", "lab"}
+    imported = {
+        name.partition(".")[0] for path in MODULES if room_of(path) not in extra_rooms for name in imports_of(path)
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"sluice", "__future__", ""}
+    assert foreign == {package_of(one).replace("-", "_") for one in DEPENDENCIES[""]}
+
+
+def test_continuous_integration_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text()
