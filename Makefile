@@ -4,6 +4,7 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 READY := .venv/.ready
+KERNELS := .venv/.kernels
 
 # matplotlib would otherwise keep its font cache in the home directory.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
@@ -14,7 +15,7 @@ export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY) ## make .venv with every pinned dependency, compile the kernels, see to a Java for Spark
+setup: $(KERNELS) ## make .venv with every pinned dependency, compile the kernels, see to a Java for Spark
 	@tools/java.sh
 
 # Made anew only when what it is made from has changed.
@@ -22,10 +23,15 @@ $(READY): pyproject.toml tools/constraints.txt tools/setup.sh
 	@tools/setup.sh
 	@touch $@
 
-demo: $(READY) ## watch matching on a live stream of stock quotes (Ctrl-C stops it)
+# Compiled ahead of time, and anew when a source of theirs has changed.
+$(KERNELS): $(READY) $(wildcard src/sluice/match/*.py)
+	@echo "setup: compiling the kernels of the matcher"; $(BIN)/python -m sluice.match.warm
+	@touch $@
+
+demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stops it)
 	@$(BIN)/sluice demo
 
-test: setup lint ## lint, types, doctests, examples in the docs, and all tests
+test: setup lint $(KERNELS) ## lint, types, doctests, examples in the docs, and all tests
 	$(BIN)/python -m pytest
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)
@@ -35,10 +41,10 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 
 bench: bench-match ## run every benchmark
 
-bench-match: $(READY) ## measure the matcher and its peers; results go to bench/results
+bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
 
-soak: $(READY) ## check millions of generated filter and record pairs against the plain oracle
+soak: $(KERNELS) ## check millions of generated filter and record pairs against the plain oracle
 	$(BIN)/python -m tests.soak
 
 clean: ## remove everything that setup, tests and runs have made

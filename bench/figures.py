@@ -26,7 +26,8 @@ class Figure:
     events: int = 0
     ids: int = 0
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    """Processor time of the best pass: with one thread on one core, other load on the machine does not distort it."""
+    elapsed_seconds: float = 0.0
     complete: bool = False
     """Whether all notifications were matched, and so their total checked; else the figures are those of a sample."""
     passes: int = 0

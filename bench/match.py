@@ -83,7 +83,7 @@ def measure_entrant(entrant: Entrant, size: int, limit_seconds: float) -> Figure
     """One formulation of a peer; what went wrong is part of the figure."""
     given = (entrant.peer, entrant.formulation, entrant.workload, size, entrant.unit)
     if size > entrant.largest:
-        return Figure(*given, "skipped", f"not tried: {entrant.beyond}")
+        return Figure(*given, "skipped", entrant.beyond)
     try:
         found = child(
             "bench.measure",

@@ -1,7 +1,7 @@
 """Measures one system on one workload of one size, in a process of its own, and prints what it found as JSON.
 
-``bench.match`` starts it, with the environment that keeps thread pools to one thread. Every answer is checked: the ids of
-the first notifications against a plain scan of all subscriptions, and the total against the known one.
+``bench.match`` starts it, with the environment that keeps thread pools to one thread. Every answer is checked: the ids
+of the first notifications against a plain scan of all subscriptions, and the total against the known one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def figure(
         best.events,
         best.ids,
         best.seconds,
-        best.cpu_seconds,
+        best.elapsed_seconds,
         timing.complete,
         timing.passes,
     )

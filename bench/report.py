@@ -77,6 +77,7 @@ def _speed_row(run: Run, figure: Figure) -> tuple[str, ...]:
 
 def _speeds(run: Run, workload: str) -> Sheet:
     rows: list[tuple[str, ...]] = []
+    reasons: dict[str, None] = {}
     mine = [figure for figure in run.figures if figure.workload == workload]
     for size in dict.fromkeys(figure.size for figure in mine):
         for system in dict.fromkeys(figure.system for figure in mine):
@@ -86,12 +87,13 @@ def _speeds(run: Run, workload: str) -> Sheet:
                 if best is not None:
                     rows.append(_speed_row(run, best))
                 else:
-                    reasons = "; ".join(dict.fromkeys(f.reason for f in here if f.unit == unit))
-                    rows.append((system, unit, f"{size:,}", "–", "–", "–", reasons))
+                    rows.append((system, unit, f"{size:,}", "–", "–", "–", here[0].status))
+                    reasons |= {f"{system}, {size:,}, {f.status}: {f.reason}": None for f in here if f.unit == unit}
     note = (
-        f"Ratio: Sluice in the same unit, by the peer. * measured on the notifications that fit in {run.limit_seconds:g} s "
-        f"per pass, out of {NOTIFICATIONS:,}; the others matched all of them, with the known total."
+        f"Ratio: Sluice in the same unit, by the peer. * from a sample: as many of the {NOTIFICATIONS:,} notifications "
+        f"as fit in {run.limit_seconds:g} s. Without a star: all of them, with the known total."
     )
+    note = " ".join([note, *(f"{reason}." for reason in reasons)])
     columns = ("system", "unit", "subscriptions", "events/s", "ids/s", "µs/event", "Sluice is faster by")
     return Sheet(_TITLES[workload], columns, rows, note, words=2)
 
@@ -146,20 +148,21 @@ def _operations(run: Run) -> Sheet:
         )
     note = (
         "Changes: a random subscription removed and another added, one record matched after every ten such changes. "
-        "Bytes each: growth of a fresh process that loads the subscriptions and nothing else; its peak includes Python, the "
-        "libraries and the file of texts."
+        "Bytes each: growth of a fresh process that loads the subscriptions and nothing else; its peak includes "
+        "Python, the libraries and the file of texts."
     )
     return Sheet("Sluice: load, save, change, memory", columns, rows, note)
 
 
 def _machine(run: Run) -> Sheet:
     rows = [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")]
-    shared = [figure for figure in run.figures if figure.seconds > 1.15 * figure.cpu_seconds and figure.status == "ok"]
-    note = "One core, one thread, for everybody."
+    done = [figure for figure in run.figures if figure.status == "ok"]
+    shared = [figure for figure in done if figure.elapsed_seconds > 1.15 * figure.seconds]
+    note = "One core, one thread, for everybody; speeds are by processor time."
     if shared:
         note += (
-            f" In {len(shared)} of {len(run.figures)} measurements the core was shared with something else "
-            "(elapsed time over 1.15 times the processor time): compare `seconds` and `cpu_seconds` in the raw figures."
+            f" In {len(shared)} of {len(done)} measurements the core was shared with something else (elapsed time "
+            "over 1.15 times the processor time): caches were shared too, so run again on a quiet machine."
         )
     return Sheet("Machine", ("what", "which"), rows, note, words=2)
 
@@ -199,6 +202,7 @@ def plot(run: Run, path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.artist import Artist
 
     workloads = list(dict.fromkeys(figure.workload for figure in run.figures))
     sizes = sorted({figure.size for figure in run.figures})
@@ -228,7 +232,7 @@ def plot(run: Run, path: Path) -> None:
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     axes[0][0].set_ylabel("µs per event, one core (lower is better)")
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for axis in axes[0]:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.legend(

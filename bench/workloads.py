@@ -6,8 +6,8 @@ million: the random numbers of the whole million are always drawn, only the pref
 
 - W1, stock quotes: ``symbol = s AND price BETWEEN l AND h``, half of them with a list of 2 to 4 exchanges, a fifth with
   a floor for the volume. Symbols follow Zipf's law. One equality, many matches.
-- W2, twenty attributes: 3 to 7 of them constrained, an equality on the categorical ``c0`` to ``c9`` (values follow Zipf's
-  law), a closed range on the numeric ``n0`` to ``n9``; a notification has 15 of the 20. No attribute is always there, few matches.
+- W2, twenty attributes: 3 to 7 of them constrained, an equality on the categorical ``c0`` to ``c9`` (values follow
+  Zipf's law), a closed range on the numeric ``n0`` to ``n9``; a notification has 15 of the 20. Few matches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +65,7 @@ class W1Subscriptions:
 
     def matching(self, record: Record) -> Ints:
         """The ids that match, by trying all of them: slow, plain, the reference for everybody."""
-        price, volume = record["price"], record["volume"]
+        price, volume = float(record["price"]), int(record["volume"])
         exchange = self.exchange[:, int(str(record["exchange"])[1:])] | ~self.exchange.any(axis=1)
         symbol = self.symbol == int(str(record["symbol"])[1:])
         inside = (self.low <= price) & (price <= self.high)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv with Sluice and every pinned dependency in it, and compiles the matcher's kernels into their cache.
+# Makes .venv with Sluice and every pinned dependency in it.
 # PYTHON=... chooses the interpreter; otherwise the first of python3, python3.13, 3.12, 3.11 that is new enough.
 set -eu
 cd "$(dirname "$0")/.."
@@ -53,6 +53,4 @@ echo "setup: installing the pinned packages (a few minutes the first time)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check \
     --constraint tools/constraints.txt --editable '.[spark,bench,dev]'
 
-echo "setup: compiling the matcher's kernels"
-.venv/bin/python -m sluice.match.warm
 echo "setup: done, try .venv/bin/sluice --help"

@@ -1,7 +1,7 @@
 """The peers: what people use today to match events against many rules in a Python program.
 
-Each module here has `build(workload, formulation, subscriptions) -> Runner`. A *formulation* is one way of asking the same
-question of the same tool; all of them are measured, and a peer is judged by its fastest.
+Each module here has `build(workload, formulation, subscriptions) -> Runner`. A *formulation* is one way of asking the
+same question of the same tool; all of them are measured, and a peer is judged by its fastest.
 """
 
 from __future__ import annotations

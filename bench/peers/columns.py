@@ -1,8 +1,8 @@
 """The subscriptions as tables for the joins of DuckDB and Polars.
 
-Two styles. *Nullable*: what one writes first, a column per constraint and null for "not constrained". *Encoded*: strings
-become small numbers and "not constrained" becomes an interval that holds everything, also the code of a missing value, so
-that each constraint is one comparison without a case for null; rows get a join key and are sorted by it.
+Two styles. *Nullable*: what one writes first, a column per constraint and null for "not constrained". *Encoded*:
+strings become small numbers and "not constrained" becomes an interval that holds everything, also the code of a missing
+value, so that each constraint is one comparison without a case for null; rows get a join key and are sorted by it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DuckDB: the subscriptions are a table, made once; each batch of notifications is joined with it.
 
 One thread. The result is an Arrow table of pairs (notification, subscription), fetched through the relational API
-(`sql(...).to_arrow_table()`), which spares a copy. The formulations are described, with figures, in ``bench/README.md``.
+(`sql(...).to_arrow_table()`), which spares a copy. ``bench/README.md`` describes the formulations, with figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plain Python: each WHERE as a lambda, found through a dictionary by one of its equalities.
 
-What a careful programmer writes without a library. The equality that the dictionary has decided is left out of the lambda;
-a missing attribute never matches. One record at a time.
+What a careful programmer writes without a library. The equality that the dictionary has decided is left out of the
+lambda; a missing attribute never matches. One record at a time.
 """
 
 from __future__ import annotations

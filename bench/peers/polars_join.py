@@ -6,7 +6,7 @@ fast as the in-memory one here. The formulations are those of the DuckDB peer; s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -103,7 +103,7 @@ _PAIRS = [
 _BINS = [pl.when(pl.col(f"n{a}") >= 0).then(pl.col(f"n{a}").cast(pl.Int32) // BIN + a * STRIDE) for a in _ALL]
 
 
-def _keyed(notifications: pl.DataFrame, keys: list[pl.Expr]) -> pl.LazyFrame:
+def _keyed(notifications: pl.DataFrame, keys: Sequence[pl.Expr]) -> pl.LazyFrame:
     """The notifications once for each of their keys."""
     listed = notifications.lazy().with_columns(key=pl.concat_list(keys).list.drop_nulls())
     return listed.explode("key").filter(pl.col("key").is_not_null())

@@ -9,9 +9,14 @@ Each subscriber writes the WHERE of a Spark SQL query, and every event reaches e
 True
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from sluice.errors import LimitError, MatcherError, NotificationError, ParseError, SluiceError
-from sluice.match import Matcher
-from sluice.model import Filter, Subscription, instance_of, parse, register
+
+if TYPE_CHECKING:
+    from sluice.match import Matcher
+    from sluice.model import Filter, Subscription, instance_of, parse, register
 
 __version__ = "0.1.0"
 
@@ -28,3 +33,21 @@ __all__ = [
     "parse",
     "register",
 ]
+
+#: Where the names live that are imported only when somebody asks for them: `sluice --help` needs no compiler.
+_HOMES = {
+    "Filter": "sluice.model",
+    "Matcher": "sluice.match",
+    "Subscription": "sluice.model",
+    "instance_of": "sluice.model",
+    "parse": "sluice.model",
+    "register": "sluice.model",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

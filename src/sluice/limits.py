@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Boxes that one subscription may expand to. More is nearly always an AND of many ORs that should be several subscriptions.
+#: Boxes that one subscription may expand to. More is nearly always an AND of many ORs: several subscriptions.
 MAX_FILTERS = 256
 
 #: Length of a filter text in characters: far above what people write, far below what exhausts the parser.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sqlglot.dialects.spark import Spark
 
 import sluice  # noqa: F401  (registers instanceof and xpath_boolean)
 from sluice.errors import LimitError, ParseError, SluiceError
@@ -73,6 +74,13 @@ def test_what_is_written_parses_to_the_same(predicate: Predicate) -> None:
 @given(names)
 def test_any_name_can_be_written(name: str) -> None:
     assert parse_predicate(f"{name_sql(name)} = 1") == Comparison("=", Attribute(name), Constant(1))
+
+
+@pytest.mark.parametrize("word", sorted(word for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()))
+def test_no_word_of_sql_is_in_the_way_of_a_name(word: str) -> None:
+    name = word.lower()
+    assert parse_predicate(f"{name_sql(name)} = 1") == Comparison("=", Attribute(name), Constant(1))
+    assert parse_predicate(f"a.{name} = 1") == Comparison("=", Attribute(f"a.{name}"), Constant(1))
 
 
 # --- no other exception -----------------------------------------------------------------------------------------------

@@ -97,9 +97,9 @@ def _is_key(test: Test, fields: Fields) -> bool:
 def _side(name: str, side: Ordered, fields: Fields) -> list[Clause]:
     """The alternatives of one side: one per kind that it holds a part of, and one for all kinds it holds whole."""
     cuts = side.cuts
-    if len(cuts) == 2 and (kind := cuts[0][0]) in _AXES:
-        if cuts[1][0] == kind or (len(cuts[0]) == 3 and cuts[1] == (kind + 1,)):
-            return [_of_kind(name, kind, side, fields)]
+    kind = cuts[0][0] if cuts else Kind.NULL
+    if kind in _AXES and (cuts[-1][0] == kind or (cuts[-1] == (kind + 1,) and cuts != ((kind,), (kind + 1,)))):
+        return [_of_kind(name, kind, side, fields)]
     codes: list[int] = []
     result: list[Clause] = []
     for kind in Kind:
@@ -107,7 +107,9 @@ def _side(name: str, side: Ordered, fields: Fields) -> list[Clause]:
         if part.is_empty:
             continue
         if kind == Kind.BOOL:
-            codes += [code for code, value in ((FALSE_CODE, False), (TRUE_CODE, True)) if part.contains_point(kind, value)]
+            codes += [
+                code for code, value in ((FALSE_CODE, False), (TRUE_CODE, True)) if part.contains_point(kind, value)
+            ]
         elif part.cuts == ((int(kind),), (int(kind) + 1,)):
             codes.append(KIND_CODES[kind])
         else:
@@ -149,11 +151,21 @@ def _of_kind(name: str, kind: Kind, part: Ordered, fields: Fields) -> Clause:
         intervals.append((first, last))
         exact = exact and sure
     word = number * 4 + RANGE
-    hull = (word, intervals[0][0], intervals[-1][1])
+    low_end, high_end = intervals[0][0], intervals[-1][1]
+    if low_end == high_end and len(part.points() or ()) != 1:
+        # One double, but more numbers: not an equality, which a number between two doubles would not be looked up by.
+        low_end -= 1
+        exact = exact and len(intervals) > 1
+    hull = (word, low_end, high_end)
     clause = Clause([hull], confirm=not exact)
     if len(intervals) > 1:
         clause.lists.append((number, intervals))
-        if kind != Kind.BYTES and len(intervals) <= MAX_KEYS and all(first == last for first, last in intervals) and exact:
+        if (
+            kind != Kind.BYTES
+            and len(intervals) <= MAX_KEYS
+            and all(first == last for first, last in intervals)
+            and exact
+        ):
             clause.keys = [(word, first, last) for first, last in intervals]
             clause.replaced = hull
     return clause

@@ -52,7 +52,7 @@ ALL_BITS = (1 << (MASK_BITS + 1)) - 1
 class NameFields:
     """The fields of one attribute, 0 where there is none, and the bits of the strings in its masks."""
 
-    __slots__ = ("bits", "fields", "kind", "mask", "number", "string", "symbol", "bytes", "time", "free_bits")
+    __slots__ = ("bits", "bytes", "fields", "free_bits", "kind", "mask", "number", "string", "symbol", "time")
 
     def __init__(self) -> None:
         self.fields = [0] * len(Axis)
@@ -139,7 +139,9 @@ class Fields:
             "symbols": list(self.symbols.items()),
             "uses": list(self._uses.items()),
             "free_symbols": self._free_symbols,
-            "bits": [[name, list(entry.bits.items()), entry.free_bits] for name, entry in self.by_name.items() if entry.bits],
+            "bits": [
+                [name, list(entry.bits.items()), entry.free_bits] for name, entry in self.by_name.items() if entry.bits
+            ],
         }
 
     @classmethod
@@ -148,10 +150,10 @@ class Fields:
         fields = cls()
         for name, axis in data["fields"]:
             fields.number(name, Axis(axis))
-        fields.symbols = {text: number for text, number in data["symbols"]}
-        fields._uses = {number: uses for number, uses in data["uses"]}
+        fields.symbols = dict(data["symbols"])
+        fields._uses = dict(data["uses"])
         fields._free_symbols = list(data["free_symbols"])
         for name, bits, free in data["bits"]:
             entry = fields.by_name[name]
-            entry.bits, entry.free_bits = {number: bit for number, bit in bits}, list(free)
+            entry.bits, entry.free_bits = dict(bits), list(free)
         return fields

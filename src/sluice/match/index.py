@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match import kernels
+from sluice.match import scan
+from sluice.match.access import count_keys
 from sluice.match.clause import Clause
+from sluice.match.cover import covered
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
 from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
+from sluice.match.rows import insert, remove
 
 _FIRST_WORDS = 256 * 1024
 Ids = npt.NDArray[np.int32]
@@ -67,14 +70,14 @@ class Index:
             self._fit_fields()
         axes, done = self.fields.axes, 0
         while done < len(clauses):
-            done += kernels.count_keys(_address(self.heap), len(self.heap), tests, starts[done:], axes, 1)
+            done += count_keys(_address(self.heap), len(self.heap), tests, starts[done:], axes, 1)
             if done < len(clauses):
                 self._grow()
         numbers, flags = np.array(slots, np.int64), np.array(pending, np.int64)
         where, done = np.array(entries, np.int64), 0
         while done < len(clauses):
             rest = slice(done, None)
-            done += kernels.insert(
+            done += insert(
                 _address(self.heap),
                 len(self.heap),
                 _address(self.places),
@@ -93,11 +96,11 @@ class Index:
 
     def remove(self, clauses: Sequence[Clause], entries: Sequence[int]) -> None:
         """Takes entries out; `clauses` are what they were made of."""
-        kernels.remove(_address(self.heap), _address(self.places), np.array(entries, np.int64))
+        remove(_address(self.heap), _address(self.places), np.array(entries, np.int64))
         tests, starts, _ = self._flatten(clauses)
         done = 0
         while done < len(clauses):
-            done += kernels.count_keys(_address(self.heap), len(self.heap), tests, starts[done:], self.fields.axes, -1)
+            done += count_keys(_address(self.heap), len(self.heap), tests, starts[done:], self.fields.axes, -1)
             if done < len(clauses):
                 self._grow()
         self.free_entries += entries
@@ -157,13 +160,13 @@ class Index:
             _address(self._candidates),
             _address(self._cursor),
         )
-        self._cursor[kernels.ROOM], self._cursor[kernels.PENDING_ROOM] = len(self._out), len(self._candidates)
+        self._cursor[scan.ROOM], self._cursor[scan.PENDING_ROOM] = len(self._out), len(self._candidates)
         self._state = memoryview(self._cursor)  # type: ignore[arg-type]
 
     def match_record(self) -> tuple[Ids, Words]:
         """Matches the record in `words` (numbers as doubles), which is blank again afterwards: sure slots and candidates."""
         while True:
-            kernels.match_record(*self._record_arguments)
+            scan.match_record(*self._record_arguments)
             written, pending, full = self._state[:3]
             if not full:
                 return self._out[:written].copy(), self._candidates[:pending]
@@ -178,8 +181,8 @@ class Index:
         cursor = np.zeros(5, np.int64)
         done = 0
         while done < count:
-            cursor[kernels.ROOM], cursor[kernels.PENDING_ROOM] = len(out), len(candidates)
-            done = kernels.match_rows(
+            cursor[scan.ROOM], cursor[scan.PENDING_ROOM] = len(out), len(candidates)
+            done = scan.match_rows(
                 _address(self.heap),
                 _address(rows.upper),
                 _address(rows.lower),
@@ -196,7 +199,7 @@ class Index:
             )
             if done < count:
                 out, candidates = self._more(out), self._more(candidates)
-        written, pending = int(cursor[kernels.WRITTEN]), int(cursor[kernels.PENDING])
+        written, pending = int(cursor[scan.WRITTEN]), int(cursor[scan.PENDING])
         self._expected = written + written // 4 + 64 * 1024
         self._expected_candidates = pending + pending // 4 + 4 * 1024
         return offsets, out[:written], candidates[:pending]
@@ -210,7 +213,7 @@ class Index:
         """The entries whose tests lie in a box of keys."""
         out = np.empty(1024, np.int64)
         while True:
-            found = kernels.covered(_address(self.heap), low, high, given, int(given.sum()), out)
+            found = covered(_address(self.heap), low, high, given, int(given.sum()), out)
             if found >= 0:
                 return out[:found].tolist()  # type: ignore[no-any-return]
             out = np.empty(4 * len(out), np.int64)

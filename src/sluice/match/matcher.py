@@ -1,7 +1,7 @@
 """Which of a million subscriptions does this record satisfy? The matcher answers, for one record or a batch at a time.
 
 Subscriptions come and go at any time, in place. The matcher keeps their texts and an index of their clauses
-(`sluice.match.kernels`); what the index cannot decide alone it confirms with the exact algebra of `sluice.model`, so that the
+(`sluice.match.scan`); what the index cannot decide alone it confirms with the exact algebra of `sluice.model`, so that the
 answer is always that of `sluice.match.naive`. All methods may be called from several threads.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError, SluiceError
-from sluice.match import kernels, query, store
+from sluice.match import query, scan, store
 from sluice.match.clause import Clause, clauses
 from sluice.match.encode import encode, string_bit
 from sluice.match.explain import Explanation, explain
@@ -261,7 +261,9 @@ class Matcher:
                 return self.match_batch([record])[1]
             sure, candidates = self._index.match_record()
             if len(candidates):
-                _, sure = self._settle(np.array([0, len(sure)]), sure, candidates, lambda row: attributes(record), frozenset())
+                _, sure = self._settle(
+                    np.array([0, len(sure)]), sure, candidates, lambda row: attributes(record), frozenset()
+                )
             return sure if self._slots is None else self._ids[sure]
 
     def _write_record(self, record: object) -> bool:
@@ -343,7 +345,7 @@ class Matcher:
                     continue
             kept.append(word)
         words = np.array(kept, np.int64)
-        return kernels.merge_rows(offsets, sure, words >> 32, (words & 0xFFFFFFFF).astype(np.int32))  # type: ignore[no-any-return]
+        return scan.merge_rows(offsets, sure, words >> 32, (words & 0xFFFFFFFF).astype(np.int32))  # type: ignore[no-any-return]
 
     def explain(self, record: object, id: int) -> Explanation:
         """Why a record matches a subscription, or which constraint failed.
@@ -414,7 +416,7 @@ class Matcher:
     def save(self, path: str | Path) -> None:
         """Writes the matcher to a directory that `open` maps into memory."""
         with self._lock:
-            arrays = {
+            arrays: dict[str, npt.NDArray[Any]] = {
                 "heap": self._index.heap[: self._index.used_words],
                 "places": self._index.places[: self._index.entries],
                 "owner": self._owner[: self._index.entries],
@@ -442,7 +444,7 @@ class Matcher:
         matcher._texts = Texts(texts)
         matcher._top = len(matcher._ids)
         matcher._free = list(state["free"])
-        matcher._entries = {slot: entries for slot, entries in state["entries"]}
+        matcher._entries = dict(state["entries"])
         matcher._confirm = set(state["confirm"])
         matcher._count = matcher._top - len(matcher._free)
         if not state["identity"]:
@@ -483,6 +485,8 @@ def _pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Iter
         return
     missing = {"id", "where"} - set(table.schema.names)
     if missing:
-        raise MatcherError(f"the table has no column {' and no column '.join(sorted(missing))}; it needs `id` and `where`")
+        raise MatcherError(
+            f"the table has no column {' and no column '.join(sorted(missing))}; it needs `id` and `where`"
+        )
     for batch in table.to_batches(max_chunksize=_CHUNK) if isinstance(table, pa.Table) else [table]:
         yield from zip(batch.column("id").to_pylist(), batch.column("where").to_pylist(), strict=True)

@@ -36,10 +36,13 @@ class MergeIndex:
         for name, key in _rests(subscription):
             mine = subscription.filters[0]
             for slot, other in self._by_rest.get((name, key), {}).items():
-                same = all(other.constraints.get(n) == side for n, side in mine.constraints.items() if n != name)
-                if same and other.constraints.keys() == mine.constraints.keys():
-                    if other.residuals == mine.residuals and other.constraints[name] != mine.constraints[name]:
-                        found.add(slot)
+                rest = {n: side for n, side in other.constraints.items() if n != name}
+                if (
+                    rest == {n: side for n, side in mine.constraints.items() if n != name}
+                    and other.residuals == mine.residuals
+                    and other.side(name) != mine.side(name)
+                ):
+                    found.add(slot)
         return found
 
 

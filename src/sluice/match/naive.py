@@ -1,4 +1,4 @@
-"""The plain matcher: every filter against every record, one after the other. It is the oracle that the fast one must agree with."""
+"""The plain matcher: every filter against every record, one by one. It is the oracle that the fast one must agree with."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def _cast(element: Any) -> Any:
     """An intrinsic that reads an integer as a pointer to `element`."""
 
     def typing(context: Any, address: Any) -> Any:
-        signature = types.CPointer(element)(types.intp)
+        signature = types.CPointer(element)(types.intp)  # type: ignore[no-untyped-call]
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -46,7 +46,8 @@ def prefetch(context: Any, pointer: Any, index: Any) -> Any:
         target = builder.inttoptr(address, ir.PointerType(ir.IntType(8)))
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [target.type, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        name = "llvm.prefetch.p0"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
         builder.call(function, [target, flag(0), flag(3), flag(1)])
         return context.get_dummy_value()
 

@@ -82,6 +82,8 @@ def covered_box(box: Filter, fields: Fields) -> tuple[Words, Words, npt.NDArray[
             low[field], high[field] = _extent(name, side, axis, fields)
             if low[field] == MISSING:
                 low[field], high[field] = 1, 0
+            elif axis == Axis.NUMBER:
+                low[field] -= 1  # a clause may begin one key below what it means, so as not to be an equality
     return low, high, given
 
 

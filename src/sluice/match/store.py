@@ -1,4 +1,4 @@
-"""A matcher as files: arrays as they lie in memory, texts as an Arrow file, the small rest as JSON; all of it checked on opening."""
+"""A matcher as files: arrays as they lie in memory, texts as an Arrow file, the rest as JSON; all checked on opening."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, dict[str, A
         raise MatcherError(f"{path} is damaged ({error}): save it again") from None
     for name, size in state["sizes"].items():
         if len(arrays[name]) != size:
-            raise MatcherError(f"{path} is damaged ({name}.npy has {len(arrays[name])} items, not {size}): save it again")
+            raise MatcherError(
+                f"{path} is damaged ({name}.npy has {len(arrays[name])} items, not {size}): save it again"
+            )
     if int(arrays["heap"][layout.TOP]) != len(arrays["heap"]):
         raise MatcherError(f"{path} is damaged (its heap does not end where it says): save it again")
     return arrays, pa.concat_arrays(texts.chunks), state

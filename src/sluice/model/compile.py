@@ -41,7 +41,7 @@ from sluice.model.predicate import (
     StringTest,
     Truth,
 )
-from sluice.model.values import Kind, Scalar, is_ordered, kind_of
+from sluice.model.values import Kind, Scalar, kind_of
 
 #: A box under construction: its sides and its residuals.
 Box = tuple[dict[str, Constraint], tuple[Residual, ...]]
@@ -106,25 +106,32 @@ def _one(name: str, side: Constraint) -> list[Box]:
 
 def _product(parts: list[list[Box]]) -> list[Box]:
     """Every way to take one box from each part, intersected."""
+    if all(len(boxes) == 1 for boxes in parts):
+        only = _intersect_all([boxes[0] for boxes in parts])
+        return [] if only is None else [only]
     result = _ALWAYS
     for boxes in parts:
         if len(result) * len(boxes) > 4 * MAX_FILTERS:
             raise _too_many(len(result) * len(boxes))
-        result = [box for a in result for b in boxes if (box := _intersect(a, b)) is not None]
+        result = [box for a in result for b in boxes if (box := _intersect_all([a, b])) is not None]
         if len(result) > MAX_FILTERS:
             raise _too_many(len(result))
     return result
 
 
-def _intersect(a: Box, b: Box) -> Box | None:
-    sides = dict(a[0])
-    for name, side in b[0].items():
-        if name in sides:
-            side = all_of(sides[name], side)
-            if side.is_empty:
-                return None
-        sides[name] = side
-    return sides, a[1] + b[1]
+def _intersect_all(boxes: list[Box]) -> Box | None:
+    """The box that lies in all of them, or None if there is nothing in it."""
+    sides: dict[str, Constraint] = {}
+    residuals: tuple[Residual, ...] = ()
+    for more, others in boxes:
+        for name, side in more.items():
+            if name in sides:
+                side = all_of(sides[name], side)
+                if side.is_empty:
+                    return None
+            sides[name] = side
+        residuals += others
+    return sides, residuals
 
 
 def _sum(parts: list[list[Box]]) -> list[Box]:
@@ -161,7 +168,7 @@ def _comparison(node: Comparison, wanted: bool, constants: Constants) -> list[Bo
     if op == "<=>":
         same = ABSENT if value is None else ordered.equals(value)
         return _one(left.name, same if wanted else same.complement())
-    if value is None or not is_ordered(kind_of(value)):
+    if value is None:
         return _NEVER
     return _one(left.name, _TRUE_SET[op if wanted else _OPPOSITE[op]](value))
 
@@ -182,7 +189,9 @@ def _is_null(node: IsNull, operand: Expression, wanted: bool, constants: Constan
     return _residual(node, wanted, constants)
 
 
-def _among(node: Among, operand: Expression, items: tuple[Expression, ...], wanted: bool, constants: Constants) -> list[Box]:
+def _among(
+    node: Among, operand: Expression, items: tuple[Expression, ...], wanted: bool, constants: Constants
+) -> list[Box]:
     if not isinstance(operand, Attribute):
         return _residual(node, wanted, constants)
     values = [_scalar(item, constants) for item in items]
@@ -196,7 +205,9 @@ def _among(node: Among, operand: Expression, items: tuple[Expression, ...], want
     return _one(operand.name, ordered.none_of(known))
 
 
-def _string_test(node: Predicate, operand: Expression, test: Constraint | None, wanted: bool, constants: Constants) -> list[Box]:
+def _string_test(
+    node: Predicate, operand: Expression, test: Constraint | None, wanted: bool, constants: Constants
+) -> list[Box]:
     if test is None:
         return _NEVER
     if not isinstance(operand, Attribute):
@@ -212,7 +223,7 @@ def _residual(node: Predicate, wanted: bool, constants: Constants) -> list[Box]:
     """A box that holds only what a comparison needs to be other than NULL, and the comparison as its residual."""
     sides: dict[str, Constraint] = {}
     if isinstance(node, Comparison) and node.op != "<=>":
-        sides = {name: EXISTS for name in (*_names(node.left), *_names(node.right))}
+        sides = dict.fromkeys((*_names(node.left), *_names(node.right)), EXISTS)
     return [(sides, (Residual(bind(node, constants), wanted),))]
 
 

@@ -69,8 +69,9 @@ class Constraint(ABC):
             return other
         if isinstance(self, Atom) and type(self) is type(other):
             return self.union_same(other)
-        if _are_complements(self, other):
-            return (self if isinstance(self, Atom) else other).domain()  # type: ignore[attr-defined,no-any-return]
+        for test, negation in ((self, other), (other, self)):
+            if isinstance(negation, Negation) and negation.inner == test and negation.inner.is_total:
+                return negation.inner.domain()
         return None
 
     def widen(self, other: Constraint) -> tuple[Constraint, float]:
@@ -82,8 +83,11 @@ class Constraint(ABC):
             wider = self.widen_same(other)
             if wider is not None:
                 return wider
+        from sluice.model.ordered import EXISTS, ORDERED
+
         hull, waste = self.hull().widen(other.hull())
-        return hull, max(waste, UNKNOWN_WASTE)
+        # What reaches beyond the ordered kinds is let through whole, because the language has no words for a part of that.
+        return hull if ORDERED.covers(hull) else EXISTS, max(waste, UNKNOWN_WASTE)
 
 
 #: What we say of a merge whose waste nobody can estimate: half of what it lets through is unwanted.
@@ -108,6 +112,11 @@ class Atom(Constraint):
     def applies(self, value: Value) -> bool:
         """Whether the test is TRUE or FALSE, and not NULL, for this value."""
         return self.domain().matches(value)
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the test is never NULL within its domain, so that it and its negation make up the domain."""
+        return type(self).applies is Atom.applies
 
     def hull(self) -> Ordered:
         return self.domain()
@@ -181,6 +190,10 @@ def all_of(*constraints: Constraint) -> Constraint:
     """The intersection, in canonical form: at most one set of intervals first, then the other parts in a fixed order."""
     from sluice.model.ordered import Ordered
 
+    if len(constraints) == 2:
+        a, b = constraints
+        if isinstance(a, Ordered) and isinstance(b, Ordered):
+            return a.intersection(b)
     parts: list[Constraint] = []
     for constraint in constraints:
         parts += constraint.parts if isinstance(constraint, AllOf) else (constraint,)
@@ -192,7 +205,9 @@ def all_of(*constraints: Constraint) -> Constraint:
         else:
             others[part.to_sql("x")] = part
     kept = [others[text] for text in sorted(others)]
-    kept = [a for i, a in enumerate(kept) if not any(_makes_redundant(b, j, a, i) for j, b in enumerate(kept) if j != i)]
+    kept = [
+        a for i, a in enumerate(kept) if not any(_makes_redundant(b, j, a, i) for j, b in enumerate(kept) if j != i)
+    ]
     if not kept:
         return intervals
     if not any(intervals.covers_set(part.hull()) for part in kept):
@@ -223,7 +238,7 @@ def covers(a: Constraint, b: Constraint) -> bool:
     if isinstance(a, Negation):
         if isinstance(b, Negation) and type(a.inner) is type(b.inner):
             return b.inner.covers_same(a.inner)
-        return a.hull().covers_set(b.hull()) and not overlaps(a.inner, b)
+        return a.inner.is_total and a.hull().covers_set(b.hull()) and not overlaps(a.inner, b)
     if isinstance(a, Atom) and type(a) is type(b):
         return a.covers_same(b)
     return False
@@ -250,7 +265,3 @@ def overlaps(a: Constraint, b: Constraint) -> bool:
     if isinstance(a, Atom) and type(a) is type(b):
         return a.overlaps_same(b)
     return True
-
-
-def _are_complements(a: Constraint, b: Constraint) -> bool:
-    return (isinstance(b, Negation) and b.inner == a) or (isinstance(a, Negation) and a.inner == b)

@@ -54,7 +54,7 @@ class Filter:
     price >= 100 AND symbol IN ('IBM', 'SUN')
     """
 
-    __slots__ = ("constraints", "residuals", "_hash")
+    __slots__ = ("_hash", "constraints", "residuals")
 
     constraints: Mapping[str, Constraint]
     residuals: tuple[Residual, ...]
@@ -114,7 +114,9 @@ class Filter:
             return False
         if any(Residual(r.predicate, not r.wanted) in other.residuals for r in self.residuals):
             return False
-        return all(side.overlaps(other.side(name)) for name, side in self.constraints.items() if name in other.constraints)
+        return all(
+            side.overlaps(other.side(name)) for name, side in self.constraints.items() if name in other.constraints
+        )
 
     def identical(self, other: Filter) -> bool:
         """Whether both surely match the same (Cor. 4.1)."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from sqlglot import Token, TokenType
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from sluice.errors import LimitError, ParseError, SluiceError
 from sluice.limits import MAX_DEPTH, MAX_TEXT
 from sluice.model import registry
+from sluice.model.calls import Argument, Calls
 from sluice.model.literals import (
     CAST_TYPES,
     CLOSED_RE,
@@ -31,18 +33,13 @@ from sluice.model.literals import (
     cast_literal,
     literal,
 )
-from sluice.model.operators import DIALECT, ENDINGS, Operators
+from sluice.model.operators import DIALECT, ENDINGS
 from sluice.model.predicate import (
-    Among,
-    AtomTest,
     Attribute,
-    Comparison,
     Constant,
-    ElementTest,
     Expression,
     Parameter,
     Predicate,
-    StringTest,
 )
 from sluice.model.vocabulary import (
     CLAUSES,
@@ -51,7 +48,6 @@ from sluice.model.vocabulary import (
     REFUSED_SYMBOLS,
     REFUSED_WORDS,
     SYMBOLS,
-    USAGE,
     VALUES,
     WORDS,
 )
@@ -71,6 +67,12 @@ def parse_predicate(text: str) -> Predicate:
     return Reader(text).read()
 
 
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's tokens without statements: otherwise what follows a first word such as SHOW or CALL would be one string."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
 class _Frame:
     """An open bracket: what it belongs to and what it holds so far."""
 
@@ -83,10 +85,10 @@ class _Frame:
         self.scope = scope  # the variable of the innermost element test around
         self.variable = ""  # of the lambda that is the argument being read
         self.out: list[Token] = []
-        self.arguments: list[tuple[Any, int, str]] = []  # node, position, lambda variable or ""
+        self.arguments: list[Argument] = []
 
 
-class Reader(Operators):
+class Reader(Calls):
     """Reads one text. `spans` says which literals become Parameters: where each begins, and its number.
 
     After `read`, `constants` has the values of the parameters, `decoders` how a parameter's value is made from the
@@ -110,7 +112,7 @@ class Reader(Operators):
                 "split it into several subscriptions"
             )
         try:
-            self._tokens = DIALECT.tokenize(self.text)
+            self._tokens = _Tokenizer(dialect=DIALECT).tokenize(self.text)
             self._check_gaps()
             return self._whole()
         except SluiceError:
@@ -517,7 +519,7 @@ class Reader(Operators):
             if not node:
                 raise self._error("array() needs at least one literal", frame.position)
         else:
-            node = self._function(frame)
+            node = self._function(frame.name, frame.arguments, frame.position)
         self._push(node, frame.position, token.end)
 
     def _cast(self, at: int) -> int:
@@ -538,76 +540,10 @@ class Reader(Operators):
         self._push(decoded, frame.position, self._tokens[at + 2].end)
         return at + 3
 
-    def _literals(self, arguments: list[tuple[Any, int, str]], where: str) -> list[Expression]:
+    def _literals(self, arguments: list[Argument], where: str) -> list[Expression]:
         for node, position, _ in arguments:
             if not isinstance(node, Constant | Parameter):
                 raise self._error(
                     f"only literals may stand in {where}; write other comparisons with = and OR", position
                 )
         return [node for node, _, _ in arguments]
-
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _function(self, frame: _Frame) -> Predicate:
-        name, arguments = frame.name, frame.arguments
-        if name in FUNCTIONS and len(arguments) != 2:
-            raise self._error(f"{name} takes two arguments: {USAGE[name]}", frame.position)
-        nodes = [node for node, _, _ in arguments]
-        places = [position for _, position, _ in arguments]
-        match name:
-            case "startswith" | "endswith" | "contains":
-                return self._string_test(name, nodes, places)
-            case "exists" | "forall":
-                if not arguments[1][2]:
-                    raise self._error(f"write {USAGE[name]}", places[1])
-                body = self._condition(nodes[1], places[1])
-                return ElementTest(
-                    "any" if name == "exists" else "all", self._attribute(nodes[0], places[0], name), body
-                )
-            case "array_contains":
-                item = nodes[1]
-                if not isinstance(item, Constant | Parameter):
-                    raise self._error(f"array_contains needs a literal: {USAGE[name]}", places[1])
-                if self._value(item) is None:
-                    raise self._error("no array contains NULL; write exists(array, x -> x IS NULL)", places[1])
-                array = self._attribute(nodes[0], places[0], name)
-                return ElementTest("any", array, Comparison("=", Attribute(""), item))
-            case "arrays_overlap":
-                if isinstance(nodes[0], tuple):
-                    nodes.reverse()
-                    places.reverse()
-                if not isinstance(nodes[1], tuple):
-                    raise self._error(f"arrays_overlap needs a list of literals: {USAGE[name]}", places[1])
-                return ElementTest("any", self._attribute(nodes[0], places[0], name), Among(Attribute(""), nodes[1]))
-        return self._atom_test(frame, nodes, places)
-
-    def _string_test(self, how: Any, nodes: list[Any], places: list[int]) -> Predicate:
-        text = nodes[1]
-        if not isinstance(text, Constant | Parameter) or not isinstance(self._value(text), str | None):
-            raise self._error(f"{how} needs a string literal: {USAGE[how]}", places[1])
-        return StringTest(how, self._expression(nodes[0], places[0]), text)
-
-    def _attribute(self, node: Any, position: int, name: str) -> Attribute:
-        if not isinstance(node, Attribute):
-            raise self._error(f"the first argument of {name} is the name of an attribute", position)
-        return node
-
-    def _atom_test(self, frame: _Frame, nodes: list[Any], places: list[int]) -> Predicate:
-        """A registered test: its first argument is the attribute, the others are literals."""
-        name = frame.name
-        if name == "instanceof" and len(nodes) == 1 and not isinstance(nodes[0], Attribute):
-            nodes, places = [Attribute("class"), *nodes], [frame.position, *places]
-        if not nodes:
-            raise self._error(f"the first argument of {name} is the name of an attribute", frame.position)
-        operand = self._attribute(nodes[0], places[0], name)
-        for node, position in zip(nodes[1:], places[1:], strict=True):
-            if not isinstance(node, Constant | Parameter):
-                raise self._error(f"after the attribute, {name} takes literals only", position)
-        arguments = tuple(nodes[1:])
-        check = partial(registry.make, name)
-        try:
-            check(*(self._value(node) for node in arguments))
-        except ValueError as error:
-            raise self._error(str(error), places[1] if len(places) > 1 else frame.position) from None
-        self.checks.append((check, arguments))
-        return AtomTest(name, operand, arguments)

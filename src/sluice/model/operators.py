@@ -1,8 +1,8 @@
 """What a stretch of operands and operators means: from sqlglot's tree to a predicate.
 
-The reader of the language has folded names, literals, brackets and calls into operands, each a number by which its node is
-found here. sqlglot knows which operator binds tighter; this module takes what is in the language from its tree, refuses the
-rest, and keeps count of every operand, so that nothing is lost on the way (section 4.3.2).
+The reader of the language has folded names, literals, brackets and calls into operands, each a number by which its
+node is found here. sqlglot knows which operator binds tighter; this module takes what is in the language from its tree,
+refuses the rest, and checks that no operand was lost on the way (section 4.3.2).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Operators:
         if len(out) == 1 and out[0].token_type == TokenType.NUMBER:
             return self._nodes[int(out[0].text)][0]
         try:
-            (tree,) = _DIALECT.parser().parse_into(exp.Condition, out, self.text)
+            (tree,) = DIALECT.parser().parse_into(exp.Condition, out, self.text)
         except SqlglotParseError as error:
             position = error.errors[0].get("col") if error.errors else None
             raise self._misplaced(out, end, position) from None
@@ -107,11 +107,11 @@ class Operators:
 
     def _misplaced(self, out: list[Token], end: int, position: int | None) -> ParseError:
         """What to say of a stretch that sqlglot cannot read."""
-        if out[-1].token_type not in _ENDINGS:
+        if out[-1].token_type not in ENDINGS:
             return self._error(f"something is missing after {out[-1].text}", end)
         before = None
         for token in out:
-            if token.token_type in _INFIX and (before is None or before.token_type not in _ENDINGS):
+            if token.token_type in _INFIX and (before is None or before.token_type not in ENDINGS):
                 return self._error(f"something is missing before {token.text}", token.start)
             before = token
         for token in out:

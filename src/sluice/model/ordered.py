@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, cast
 
+from sluice.errors import SluiceError
 from sluice.limits import MAX_INTERVALS
 from sluice.model.constraint import Constraint
 from sluice.model.values import KINDS, Kind, Scalar, Value, is_ordered, kind_of, literal_sql, name_sql, point_of
@@ -70,6 +71,9 @@ class Ordered(Constraint):
 
     def intersection(self, other: Ordered) -> Ordered:
         """The values in both."""
+        if len(self.cuts) == 2 and len(other.cuts) == 2:
+            low, high = max(self.cuts[0], other.cuts[0]), min(self.cuts[1], other.cuts[1])
+            return Ordered((low, high)) if low < high else Ordered.NOTHING
         return Ordered(_combine(self.cuts, other.cuts, lambda a, b: a and b))
 
     def union(self, other: Constraint) -> Constraint | None:
@@ -207,9 +211,9 @@ def _place(value: Scalar) -> float:
         value = value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
         return int.from_bytes(value[:6].ljust(6, b"\0"), "big") / 2.0**48
-    if isinstance(value, bool | int | float):
-        return float(max(-1e150, min(1e150, value)))
-    return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return float(max(-1e150, min(1e150, value)))
 
 
 Ordered.EVERYTHING = Ordered(((0,), (KINDS,)))
@@ -225,6 +229,8 @@ _OF_KIND = {kind: Ordered(((int(kind),), (int(kind) + 1,))) for kind in Kind}
 
 #: The attribute is there, with whatever value.
 EXISTS = Ordered(((1,), (KINDS,)))
+#: Whatever is not among the unordered kinds, or missing.
+ORDERED = Ordered(((0,), (int(Kind.NAN),)))
 #: The attribute is missing.
 ABSENT = Ordered(((0,), (1,)))
 
@@ -318,11 +324,11 @@ def one_of(values: Iterable[Scalar]) -> Ordered:
 
 def none_of(values: Iterable[Scalar]) -> Ordered:
     """Any value of the same kind as these but not one of them; with values of several kinds, of any of those kinds."""
-    points = one_of(values)
+    given = list(values)
     kinds = Ordered.NOTHING
-    for kind in sorted({cut[0] for cut in points.cuts}):
-        kinds = cast(Ordered, kinds.union(of_kind(Kind(kind))))
-    return kinds.difference(points)
+    for kind in sorted({kind_of(value) for value in given}):
+        kinds = cast(Ordered, kinds.union(of_kind(kind)))
+    return kinds.difference(one_of(given))
 
 
 def prefix(text: str) -> Ordered:
@@ -377,6 +383,8 @@ class _SqlWriter:
             return "true"
         if not whole.contains_point(Kind.NAN, 0):
             return self._either(self._terms(whole))
+        if not whole.covers_set(ORDERED.complement()):
+            raise SluiceError(f"the language has no words for {whole.cuts} of {self.name}: take EXISTS instead")
         # Only IS NULL, IS NOT NULL and <=> reach the unordered kinds, so what is missing here is NULL or single values.
         missing = whole.complement()
         terms = [f"{self.name} IS NOT NULL"] if missing.contains_point(Kind.NULL, 0) else []
@@ -399,7 +407,13 @@ class _SqlWriter:
         name = self.name
         if kind == Kind.NULL:
             return [f"{name} IS NULL"]
-        if part == of_kind(kind) and kind != Kind.BOOL:
+        if part == of_kind(Kind.BOOL):
+            return [f"{name} IN (false, true)"]
+        if part == of_kind(Kind.MULTI):
+            return [f"forall({name}, e -> true)"]
+        if kind not in _START and kind != Kind.BOOL:
+            raise SluiceError(f"the language has no words for any {kind.name.lower()} in {name}: take EXISTS instead")
+        if part == of_kind(kind):
             start = _START[kind]
             whole = f"{name} >= {literal_sql(start)}"
             return [whole] if start in ("", b"") else [f"{name} < {literal_sql(start)}", whole]

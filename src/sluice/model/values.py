@@ -117,11 +117,14 @@ def name_sql(name: str) -> str:
     return ".".join(part if _is_plain(part) else f"`{part.replace('`', '``')}`" for part in name.split("."))
 
 
+#: Words that mean something of their own in Spark SQL, so that an attribute of that name is quoted.
 _RESERVED = frozenset(
-    "all and any array as between both by case cast cross current_date current_time current_timestamp date distinct div else end escape except "
-    "exists false filter for from full group having ilike in inner intersect interval into is join left like limit natural "
-    "not null on or order outer regexp right rlike select set similar some struct table then timestamp true union unique "
-    "using values when where with x".split()
+    """
+    all and any array as between both by case cast cross current_date current_time current_timestamp date
+    distinct div else end escape except exists false filter for from full group having ilike in inner
+    intersect interval into is join left like limit natural not null on or order outer regexp right rlike
+    select set similar some struct table then timestamp true union unique using values when where with x
+    """.split()  # noqa: SIM905
 )
 
 

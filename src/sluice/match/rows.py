@@ -1,0 +1,137 @@
+"""Clauses in and out of the index: each is one row of one group, inserted and removed in place."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sluice.match.access import bucket_key, choose, estimate
+from sluice.match.groups import copy_row, drop_group, drop_leaf, free_rest, group_for, leaf_for, own_slot, store_rest
+from sluice.match.heap import count_in_list, find_or_add, largest_partition
+from sluice.match.layout import (
+    G_COLUMNS,
+    G_DIRECTORY,
+    G_DYNAMIC,
+    G_FIRST,
+    G_REST,
+    G_ROWS,
+    G_SIGNATURE,
+    G_SORTED,
+    G_TAG,
+    KEY_PAIR,
+    KEY_RANGE,
+    KEY_SINGLE,
+    L_CAPACITY,
+    L_GROUP,
+    L_ROWS,
+    LEAF,
+    LEAF_ROWS,
+    PAIRS,
+    RANGES,
+    RESERVE,
+    ROWS,
+    S_COUNT,
+    SINGLES,
+    TOP,
+)
+from sluice.match.pointers import int32s, int64s
+
+
+@njit(cache=True)
+def insert(heap, size, places, tests, starts, pairs, slots, entries, pending, axes, seen):
+    """Adds clauses; returns how many were added, fewer than given when the heap must grow first."""
+    mem, m32, where = int64s(heap), int32s(heap), int64s(places)
+    choice = np.zeros(2, np.int64)
+    for c in range(slots.shape[0]):
+        leaves = 8 * LEAF_ROWS * (starts[c + 1] - starts[c] + 1)
+        if mem[TOP] + RESERVE + leaves + 4 * pairs.shape[0] + largest_partition(mem) > size:
+            return c
+        mine = tests[starts[c] : starts[c + 1]]
+        _insert_one(mem, m32, where, mine, pairs, slots[c], entries[c], pending[c], axes, seen, choice)
+    return slots.shape[0]
+
+
+@njit(cache=True)
+def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, seen, choice):
+    shares = np.empty(tests.shape[0], np.float64)
+    estimate(tests, axes, seen, shares)
+    kind = choose(mem, tests, axes, shares, choice)
+    tag, first, second = bucket_key(tests, kind, choice)
+    slot = find_or_add(mem, tag, first, second)
+    used = np.zeros(tests.shape[0], np.bool_)
+    if kind == KEY_RANGE:
+        count_in_list(mem, RANGES, 2, tests[choice[0], 0], 0, 1)
+    else:
+        used[choice[0]] = True
+        if kind == KEY_SINGLE:
+            count_in_list(mem, SINGLES, 2, tests[choice[0], 0] >> 2, 0, 1)
+        else:
+            used[choice[1]] = True
+            count_in_list(mem, PAIRS, 3, tests[choice[0], 0] >> 2, tests[choice[1], 0] >> 2, 1)
+    group, columns = group_for(mem, slot, kind, tests, used, shares, pending, choice)
+    low = tests[columns[0], 1] if columns.shape[0] else np.int64(0)
+    at = leaf_for(mem, m32, group, low, places)
+    directory = mem[group + G_DIRECTORY]
+    leaf = mem[directory + 3 * at + 2]
+    row, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
+    m32[2 * base + row] = number
+    m32[2 * base + capacity + row] = entry
+    for c in range(columns.shape[0]):
+        mem[base + capacity * (1 + 2 * c) + row] = tests[columns[c], 1]
+        mem[base + capacity * (2 + 2 * c) + row] = tests[columns[c], 2]
+    width = 1 + 2 * mem[group + G_COLUMNS]
+    if mem[group + G_DYNAMIC]:
+        if columns.shape[0] == 0:  # nothing left to test: field 0 is 0 in every record
+            mem[base + capacity + row], mem[base + 2 * capacity + row] = 0, 0
+        mem[base + capacity * width + row] = tests[columns[0], 0] if columns.shape[0] else 0
+        width += 1
+    if mem[group + G_REST]:
+        for c in range(columns.shape[0]):
+            used[columns[c]] = True
+        mem[base + capacity * width + row] = store_rest(mem, tests, used, shares, pairs)
+    if mem[group + G_SORTED]:
+        mem[directory + 3 * at] = min(mem[directory + 3 * at], low)
+        mem[directory + 3 * at + 1] = max(mem[directory + 3 * at + 1], tests[columns[0], 2])
+    mem[leaf + L_ROWS] += 1
+    mem[group + G_ROWS] += 1
+    mem[ROWS] += 1
+    places[entry] = leaf * 2048 + row
+
+
+@njit(cache=True)
+def remove(heap, places, entries):
+    """Takes rows out, each by moving the last row of its leaf into its place."""
+    mem, m32, where = int64s(heap), int32s(heap), int64s(places)
+    for entry in entries:
+        leaf, row = where[entry] >> 11, where[entry] & 2047
+        group, base, capacity = mem[leaf + L_GROUP], leaf + LEAF, mem[leaf + L_CAPACITY]
+        if mem[group + G_REST]:
+            column = 1 + 2 * mem[group + G_COLUMNS] + mem[group + G_DYNAMIC]
+            free_rest(mem, mem[base + capacity * column + row])
+        last = mem[leaf + L_ROWS] - 1
+        if row != last:
+            copy_row(mem, m32, group, leaf, last, leaf, row, where)
+        mem[leaf + L_ROWS] = last
+        mem[group + G_ROWS] -= 1
+        mem[ROWS] -= 1
+        where[entry] = 0
+        _uncount(mem, group)
+        if last == 0:
+            drop_leaf(mem, group, leaf)
+        if mem[group + G_ROWS] == 0:
+            drop_group(mem, group)
+
+
+@njit(cache=True)
+def _uncount(mem, group):
+    """One row less behind the group's access key and signature."""
+    tag = mem[group + G_TAG]
+    if tag & 7 == KEY_SINGLE:
+        count_in_list(mem, SINGLES, 2, tag >> 3, 0, -1)
+    elif tag & 7 == KEY_PAIR:
+        count_in_list(mem, PAIRS, 3, (tag >> 3) // 65536, (tag >> 3) % 65536, -1)
+    else:
+        count_in_list(mem, RANGES, 2, (tag >> 3) * 4 + mem[group + G_FIRST], 0, -1)
+    if mem[group + G_SIGNATURE] > 0:
+        own = own_slot(mem, group)
+        mem[own + S_COUNT] -= 1

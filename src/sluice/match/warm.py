@@ -1,0 +1,45 @@
+"""Compiles the kernels ahead of time: `python -m sluice.match.warm`, run at set-up so that no first match waits for it.
+
+Compiled code is kept beside the sources. Its cache notices a change in the file of a function but not in the files of the
+functions that it calls, so this also throws the cache away when any kernel source has changed since it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from sluice.match.matcher import Matcher
+
+_HERE = Path(__file__).parent
+_SOURCES = ("access", "cover", "groups", "heap", "layout", "pointers", "rows", "scan")
+
+
+def refresh(cache: Path) -> bool:
+    """Empties the cache if it was made from other sources; says whether it did."""
+    digest = hashlib.sha256(b"".join((_HERE / f"{name}.py").read_bytes() for name in _SOURCES)).hexdigest()
+    stamp = cache / "kernels.sha256"
+    if stamp.exists() and stamp.read_text() == digest:
+        return False
+    for compiled in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
+        compiled.unlink()
+    cache.mkdir(exist_ok=True)
+    stamp.write_text(digest)
+    return True
+
+
+def warm() -> None:
+    """Calls every kernel once, with the types it always has."""
+    matcher = Matcher()
+    matcher.load([(0, "a = 1 AND b > 2"), (1, "c IN ('x', 'y') OR a < 5"), (2, "a != 3 AND d LIKE '%x%'")])
+    matcher.match({"a": 1, "b": 3})
+    matcher.match_batch([{"a": 1, "b": 3, "c": "x", "d": "axb"}])
+    matcher.covering("a = 1 AND b > 3")
+    matcher.covered("a > 0")
+    for id in (0, 1, 2):
+        matcher.remove(id)
+
+
+if __name__ == "__main__":
+    refresh(_HERE / "__pycache__")
+    warm()

@@ -1,0 +1,65 @@
+"""What all tests share: how hypothesis runs, and one small Spark.
+
+The suite is the same at every run. For a longer or a different one, set `SLUICE_EXAMPLES` (times as many examples) or
+`SLUICE_SEED` (other examples; the seed is printed on top of the report).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEED = os.environ.get("SLUICE_SEED")
+EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
+
+settings.register_profile(
+    "sluice",
+    deadline=None,
+    derandomize=SEED is None,
+    database=None,
+    max_examples=100 * EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+settings.load_profile("sluice")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if SEED is not None and hasattr(config.option, "hypothesis_seed") and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = SEED
+
+
+def pytest_report_header() -> str:
+    return f"generated examples: {EXAMPLES}x, {'the fixed ones' if SEED is None else f'SLUICE_SEED={SEED}'}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark on one core, as the oracle needs it: UTC, ANSI off, nothing but the query."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[1]")
+        .appName("sluice-tests")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.ansi.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
