@@ -39,11 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemError as error:
-        # What becomes of a KeyboardInterrupt that strikes while a compiled kernel returns.
-        if not isinstance(error.__cause__, KeyboardInterrupt):
-            raise
-        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left. What is still buffered goes nowhere, or Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

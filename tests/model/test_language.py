@@ -303,5 +303,7 @@ def test_conjunctions_put_together_from_known_conjuncts_are_right(parts: list[tu
 def test_the_cache_is_bounded() -> None:
     for i in range(MAX_SHAPES + 50):
         parse_shape(f"bounded = 1 AND {'(' * (i % 40)}other{i % 97} = 'x'{')' * (i % 40)} AND third{i % 89} > 2")
+    parse_shape(f"bounded IN ({', '.join(map(str, range(5_000)))})")
+    assert all(len(key[0]) < 5_000 and len(key) < 5_000 for key in shapes._whole)
     assert len(shapes._whole) <= MAX_SHAPES
     assert len(shapes._conjuncts) <= MAX_SHAPES

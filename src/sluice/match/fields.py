@@ -57,7 +57,7 @@ class NameFields:
     def __init__(self) -> None:
         self.fields = [0] * len(Axis)
         self.kind = self.number = self.string = self.symbol = self.mask = self.bytes = self.time = 0
-        self.bits: dict[int, int] = {}
+        self.bits: dict[int | None, int] = {}
         self.free_bits = list(range(MASK_BITS - 1, -1, -1))
 
 

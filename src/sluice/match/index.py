@@ -6,7 +6,7 @@ they came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,12 @@ class Index:
         self._cursor = np.zeros(5, np.int64)
         #: Of each field: the lowest and the highest end of an interval so far, to guess how selective the next one is.
         self._seen = np.empty((0, 2))
-        self._fit_fields()
+        self.fit_fields()
 
-    def _fit_fields(self) -> None:
+    def fit_fields(self) -> None:
         """Room for one record, and for what is known of each field, with the fields there are now."""
+        if len(self._seen) == len(self.fields):
+            return
         unseen = np.tile([np.inf, -np.inf], (len(self.fields) - len(self._seen), 1))
         self._seen = np.concatenate([self._seen, unseen])
         self._found = np.zeros(3 * len(self.fields) + MAX_PAIRS, np.int64)
@@ -66,18 +68,17 @@ class Index:
         """Adds clauses, each for a slot; returns their entries."""
         entries = [self._new_entry() for _ in clauses]
         tests, starts, pairs = self._flatten(clauses)
-        if len(self.fields) != len(self.words):
-            self._fit_fields()
         axes, done = self.fields.axes, 0
         while done < len(clauses):
-            done += count_keys(_address(self.heap), len(self.heap), tests, starts[done:], axes, 1)
+            done += _run(count_keys, _address(self.heap), len(self.heap), tests, starts[done:], axes, 1)
             if done < len(clauses):
                 self._grow()
         numbers, flags = np.array(slots, np.int64), np.array(pending, np.int64)
         where, done = np.array(entries, np.int64), 0
         while done < len(clauses):
             rest = slice(done, None)
-            done += insert(
+            done += _run(
+                insert,
                 _address(self.heap),
                 len(self.heap),
                 _address(self.places),
@@ -96,11 +97,11 @@ class Index:
 
     def remove(self, clauses: Sequence[Clause], entries: Sequence[int]) -> None:
         """Takes entries out; `clauses` are what they were made of."""
-        remove(_address(self.heap), _address(self.places), np.array(entries, np.int64))
+        _run(remove, _address(self.heap), _address(self.places), np.array(entries, np.int64))
         tests, starts, _ = self._flatten(clauses)
         done = 0
         while done < len(clauses):
-            done += count_keys(_address(self.heap), len(self.heap), tests, starts[done:], self.fields.axes, -1)
+            done += _run(count_keys, _address(self.heap), len(self.heap), tests, starts[done:], self.fields.axes, -1)
             if done < len(clauses):
                 self._grow()
         self.free_entries += entries
@@ -146,27 +147,20 @@ class Index:
     def _note_addresses(self) -> None:
         """Looks up once where everything is that matching one record needs."""
         fields = self.fields
-        self._record_arguments = (
-            _address(self.heap),
-            _address(self.words),
-            _address(fields.defaults),
-            len(fields),
-            _address(fields.numbers),
-            len(fields.numbers),
-            _address(self._hit),
-            _address(self._picked),
-            _address(self._found),
-            _address(self._out),
-            _address(self._candidates),
-            _address(self._cursor),
-        )
+        given = [
+            *(_address(self.heap), _address(self.words), _address(fields.defaults), len(fields)),
+            *(_address(fields.numbers), len(fields.numbers), _address(self._hit), _address(self._picked)),
+            *(_address(self._found), _address(self._out), _address(self._candidates), _address(self._cursor)),
+        ]
+        self._given = np.array(given, np.int64)
+        self._given_address = _address(self._given)
         self._cursor[scan.ROOM], self._cursor[scan.PENDING_ROOM] = len(self._out), len(self._candidates)
         self._state = memoryview(self._cursor)  # type: ignore[arg-type]
 
     def match_record(self) -> tuple[Ids, Words]:
         """Matches the record in `words` (numbers as doubles), which is blank again afterwards: sure slots and candidates."""
         while True:
-            scan.match_record(*self._record_arguments)
+            _run(scan.match_record, self._given_address)
             written, pending, full = self._state[:3]
             if not full:
                 return self._out[:written].copy(), self._candidates[:pending]
@@ -182,7 +176,8 @@ class Index:
         done = 0
         while done < count:
             cursor[scan.ROOM], cursor[scan.PENDING_ROOM] = len(out), len(candidates)
-            done = scan.match_rows(
+            done = _run(
+                scan.match_rows,
                 _address(self.heap),
                 _address(rows.upper),
                 _address(rows.lower),
@@ -213,10 +208,20 @@ class Index:
         """The entries whose tests lie in a box of keys."""
         out = np.empty(1024, np.int64)
         while True:
-            found = covered(_address(self.heap), low, high, given, int(given.sum()), out)
+            found = _run(covered, _address(self.heap), low, high, given, int(given.sum()), out)
             if found >= 0:
                 return out[:found].tolist()  # type: ignore[no-any-return]
             out = np.empty(4 * len(out), np.int64)
+
+
+def _run(kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a kernel. Ctrl-C during one arrives as a SystemError from the compiler's wrapper: it is handed on as itself."""
+    try:
+        return kernel(*arguments)
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
 
 
 def _address(array: npt.NDArray[Any]) -> int:

@@ -21,9 +21,9 @@ import pyarrow as pa
 from sluice.errors import MatcherError, SluiceError
 from sluice.match import query, scan, store
 from sluice.match.clause import Clause, clauses
-from sluice.match.encode import encode, string_bit
+from sluice.match.encode import encode
 from sluice.match.explain import Explanation, explain
-from sluice.match.fields import FALSE_CODE, KIND_CODES, Fields
+from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
 from sluice.match.index import Ids, Index
 from sluice.match.keys import EXACT, text_key, utf8
 from sluice.match.merging import MergeIndex
@@ -115,7 +115,7 @@ class Matcher:
         with self._lock:
             slot = self._slot(id)
             subscription = _parsed(self._texts[slot])
-            parts = [clause for box in subscription.filters for clause in clauses(box, self._fields)]
+            parts = self._clauses(subscription)
             entries = self._entries.pop(slot, [slot])
             if parts:
                 self._index.remove(parts, entries)
@@ -166,13 +166,16 @@ class Matcher:
     def _add_many(self, rows: Sequence[tuple[int, str, Subscription]]) -> None:
         """Adds subscriptions with their ids and texts; checks all ids before it changes anything."""
         self._check_ids([id for id, _, _ in rows])
+        try:
+            compiled = [self._clauses(subscription) for _, _, subscription in rows]
+        finally:
+            self._index.fit_fields()
         parts: list[Clause] = []
         slots: list[int] = []
         flags: list[bool] = []
-        for id, text, subscription in rows:
+        for (id, text, subscription), mine in zip(rows, compiled, strict=True):
             slot = self._new_slot(id, text)
             boxes = subscription.filters
-            mine = [clause for box in boxes for clause in clauses(box, self._fields)]
             confirm = any(clause.confirm for clause in mine)
             pending = confirm or (len(boxes) > 1 and _may_meet(boxes))
             if confirm:
@@ -199,6 +202,9 @@ class Matcher:
                 self._entries[slot].append(entry)
             elif entry != slot:
                 self._entries[slot] = [entry]
+
+    def _clauses(self, subscription: Subscription) -> list[Clause]:
+        return [clause for box in subscription.filters for clause in clauses(box, self._fields)]
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         seen: set[int] = set()
@@ -282,7 +288,8 @@ class Matcher:
                     if entry.symbol and number is not None:
                         longs[entry.symbol] = number
                     if entry.mask:
-                        longs[entry.mask] = string_bit(entry, number)
+                        bit = entry.bits.get(number)
+                        longs[entry.mask] = OTHER_BIT if bit is None else 1 << bit
                     if entry.string:
                         longs[entry.string] = text_key(utf8(value))
                     if entry.kind:

@@ -260,21 +260,25 @@ def _match_event(mem, m32, upper, lower, row, hit, picked, found, out, candidate
 
 
 @njit(cache=True)
-def match_record(heap, values, defaults, fields, numbers, count, hit, picked, found, out, candidates, cursor):
-    """Matches one record whose `count` fields `numbers` are plain doubles. All arguments are addresses.
+def match_record(place):
+    """Matches one record whose numbers are plain doubles.
 
+    `place` is the address of one word each: heap, values, their defaults, how many, which of them are numbers, how many those
+    are, and the five buffers of a scan. A single argument, because each one costs as much as a look-up in the index.
     Leaves the values blank for the next record, or as they were if there was no room for its matches.
     """
-    keys, plain, doubles, state = int64s(values), int64s(defaults), int64s(numbers), int64s(cursor)
-    state[WRITTEN] = state[PENDING] = state[FULL] = 0
-    _turn(keys, doubles, count)
-    mem, m32, hits, rows, groups = int64s(heap), int32s(heap), uint8s(hit), int64s(picked), int64s(found)
-    _match_event(mem, m32, keys, keys, 0, hits, rows, groups, int32s(out), int64s(candidates), state, 0)
-    if state[FULL]:
-        _turn(keys, doubles, count)
+    given = int64s(place)
+    mem, m32, keys, blank = int64s(given[0]), int32s(given[0]), int64s(given[1]), int64s(given[2])
+    numbers, hit, picked, found = int64s(given[4]), uint8s(given[6]), int64s(given[7]), int64s(given[8])
+    out, candidates, cursor = int32s(given[9]), int64s(given[10]), int64s(given[11])
+    cursor[WRITTEN] = cursor[PENDING] = cursor[FULL] = 0
+    _turn(keys, numbers, given[5])
+    _match_event(mem, m32, keys, keys, 0, hit, picked, found, out, candidates, cursor, 0)
+    if cursor[FULL]:
+        _turn(keys, numbers, given[5])
     else:
-        for field in range(fields):
-            keys[field] = plain[field]
+        for field in range(given[3]):
+            keys[field] = blank[field]
 
 
 @njit(cache=True)

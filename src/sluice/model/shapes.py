@@ -74,16 +74,20 @@ class _Shape:
             def moved(index: int) -> Parameter:
                 return Parameter(index + offset)
 
-            known = self.shifted[offset] = _Shape(
+            known = _Shape(
                 substitute(self.predicate, moved),
                 tuple((index + offset, decoder) for index, decoder in self.decoders),
                 tuple((check, tuple(substitute(a, moved) for a in arguments)) for check, arguments in self.checks),
             )
+            if offset < _MAX_OFFSET:
+                self.shifted[offset] = known
         return known
 
 
 _GIVEN = (Parameter, Constant)
-
+#: Shapes are kept for texts as people write them: with long ones, and what is far behind in them, the cache would be large.
+_MAX_KEPT: Final = 2_000
+_MAX_OFFSET: Final = 64
 
 #: By what is left of the text and the types of its literals. A tuple says which literals belong to the key as well.
 _whole: dict[_Key, _Shape | tuple[int, ...]] = {}
@@ -189,7 +193,9 @@ def _duties(reader: Reader) -> tuple[tuple[tuple[int, Decoder], ...], tuple[_Che
 
 
 def _keep(cache: dict[_Key, Any], key: _Key, shape: object) -> None:
-    """Remembers a shape; beyond the limit the oldest goes."""
+    """Remembers a shape, unless it is very long; beyond the limit the oldest goes."""
+    if len(key[0]) + len(key) > _MAX_KEPT:
+        return
     if len(cache) >= MAX_SHAPES:
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread may be quicker
             del cache[next(iter(cache))]
