@@ -125,17 +125,16 @@ def test_arguments() -> None:
 def test_wrong_arguments(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         match.parse_arguments(wrong)
-    assert wrong[1] in capsys.readouterr().err or "a size is" in wrong[1] or wrong[1] == "0"
+    assert f"argument {wrong[0]}" in capsys.readouterr().err
 
 
-def made_up(system: str, unit: str, rate: float, workload: str = "w1", size: int = 100_000) -> Figure:
-    assert unit in ("batch", "record")
-    kind = "batch" if unit == "batch" else "record"
-    return Figure(system, "any", workload, size, kind, "ok", "", 1.0, 10_000, 1, 10_000 / rate, 1.0, True, 3)
+def made_up(system: str, rate: float) -> Figure:
+    """All notifications of W1, in batches, with 100,000 subscriptions."""
+    return Figure(system, "any", "w1", 100_000, "batch", "ok", "", 1.0, 10_000, 1, 10_000 / rate, 1.0, True, 3)
 
 
 def test_targets_compare_with_the_fastest_formulation() -> None:
-    figures = [made_up(OURS, "batch", 100.0), made_up("duckdb", "batch", 4.0), made_up("duckdb", "batch", 12.5)]
+    figures = [made_up(OURS, 100.0), made_up("duckdb", 4.0), made_up("duckdb", 12.5)]
     run = Run("command", "now", 5.0, {}, figures, [])
     first, second, *_ = outcomes(run)
     assert (first.found, first.reached) == ("8.0× (duckdb: any)", False)
@@ -144,7 +143,7 @@ def test_targets_compare_with_the_fastest_formulation() -> None:
 
 def test_a_run_is_written_and_read_back(tmp_path: Path) -> None:
     skipped = Figure("rule-engine", "every rule", "w1", 100_000, "record", "skipped", "too slow")
-    run = Run("command", "now", 5.0, {"cpu": "one"}, [made_up(OURS, "batch", 100.0), skipped], [])
+    run = Run("command", "now", 5.0, {"cpu": "one"}, [made_up(OURS, 100.0), skipped], [])
     match.write(run, tmp_path)
     assert Run.from_json(json.loads((tmp_path / "match.json").read_text())) == run
     assert "rule-engine, 100,000, skipped: too slow." in (tmp_path / "match.md").read_text()

@@ -34,6 +34,7 @@ from tests.model.predicates import expressions, moments, names, predicates
 RECORD: dict[str, Any] = {
     "i": 7,
     "f": 2.5,
+    "tenth": 0.1,
     "s": "abc",
     "t": True,
     "y": b"\x01",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,35 @@ def test_texts_of_one_shape_share_one_predicate() -> None:
 def test_the_type_of_a_literal_is_part_of_the_shape() -> None:
     assert parse_shape("shape_a = 1")[0] is not parse_shape("shape_a = 1.5")[0]
     assert parse_shape("shape_a = 1")[0] is parse_shape("shape_a = 2")[0]
+
+
+def test_known_shapes_and_new_conjunctions_of_known_conjuncts_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    conjuncts = [
+        "k1 BETWEEN 1 AND 2",
+        "NOT k2 = -3",
+        "(k3 = 'x' OR k4 IN (1, 2.5))",
+        "exists(k5, x -> x.a = 1 AND x.b)",
+        "k6 = TIMESTAMP '2026-01-01'",
+        "`k 7` LIKE 'a%'",
+        "xpath_boolean(k8, '//a')",
+    ]
+    parse_shape(" AND ".join(conjuncts))
+    parse_shape("k9 LIKE 'a!%' ESCAPE '!'")
+    parse_shape("k10 = 'a' 'b' OR k11 = 1")
+
+    def unexpected(*arguments: object) -> None:
+        raise AssertionError("parsed once more")
+
+    monkeypatch.setattr(shapes, "Reader", unexpected)
+    monkeypatch.setattr(shapes, "parse_predicate", unexpected)
+    text = (
+        " AND ".join(reversed(conjuncts)).replace("2026-01-01", "2026-01-02").replace("-3", "-4").replace("//a", "//b")
+    )
+    predicate, constants = parse_shape(text)
+    assert constants[:3] == ("//b", "a%", datetime(2026, 1, 2, tzinfo=UTC))
+    assert exact(bind(predicate, constants)) == exact(parse_predicate(text))
+    assert parse_shape("k9 LIKE 'b!%' ESCAPE '!'")[1] == ("b!%", "!")
+    assert parse_shape("k10 = 'a' 'b' OR k11 = 2")[1] == ("a", "b", 2)
 
 
 @pytest.mark.parametrize(

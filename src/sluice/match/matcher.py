@@ -379,24 +379,35 @@ class Matcher:
         wanted = _subscription(filter)
         with self._lock:
             slots: set[int] | None = None
+            certain: set[int] = set()
             for box in wanted.filters:
                 rows = query.covering_rows(box, self._fields)
                 _, sure, candidates = self._index.match_rows(rows)
                 mine = {*sure.tolist(), *self._owner[candidates & 0xFFFFFFFF].tolist()}
                 slots = mine if slots is None else slots & mine
+                if len(wanted.filters) == 1 and query.is_plain(box):
+                    certain = set(sure.tolist())
             if slots is None:
                 return list(self)
-            return self._that(slots, lambda other: other.covers(wanted))
+            return self._that(slots, certain, lambda other: other.covers(wanted))
 
     def covered(self, filter: Subscription | Filter | str) -> list[int]:
         """The ids of the subscriptions that a filter covers (figure 4.8), in rising order."""
         wanted = _subscription(filter)
         with self._lock:
             slots = {slot for slot, entries in self._entries.items() if not entries}
+            certain: set[int] = set()
             for box in wanted.filters:
                 entries = self._index.covered(*query.covered_box(box, self._fields))
-                slots.update(self._owner[list(entries)].tolist())
-            return self._that(slots, wanted.covers)
+                mine = self._owner[list(entries)].tolist()
+                slots.update(mine)
+                if query.is_plain(box):
+                    certain.update(slot for slot in mine if slot not in self._confirm and self._is_one_row(slot))
+            return self._that(slots, certain, wanted.covers)
+
+    def _is_one_row(self, slot: int) -> bool:
+        """Whether the whole subscription is one row of the index."""
+        return len(self._entries.get(slot, (slot,))) == 1
 
     def merge_candidates(self, filter: Subscription | Filter | str) -> list[int]:
         """The ids of the subscriptions that differ from a filter in one attribute only (figure 4.9), in rising order.
@@ -415,8 +426,10 @@ class Matcher:
                     self._merging.add(self._slot(id), self[id])
             return sorted(int(self._ids[slot]) for slot in self._merging.candidates(wanted))
 
-    def _that(self, slots: Iterable[int], holds: Callable[[Subscription], bool]) -> list[int]:
-        return sorted(int(self._ids[slot]) for slot in slots if holds(_parsed(self._texts[slot])))
+    def _that(self, slots: set[int], certain: set[int], holds: Callable[[Subscription], bool]) -> list[int]:
+        """The ids of the slots for which something is certain or holds, in rising order."""
+        kept = [slot for slot in slots if slot in certain or holds(_parsed(self._texts[slot]))]
+        return sorted(self._ids[kept].tolist())
 
     # --- files ------------------------------------------------------------------------------------------------------
 

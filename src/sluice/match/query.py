@@ -1,7 +1,8 @@
 """Filters as questions to the index: the keys with which the kernels find what covers a box and what a box covers.
 
 A row of tests covers a box if each test holds for both ends of the box on its field, which is matching with `upper` and
-`lower` set to those ends. The answers are candidates, complete but not exact; the matcher asks the algebra about each.
+`lower` set to those ends. Answers are always complete. For a *plain* box, one interval per side with ends that keys can say
+exactly, they are also exact; for any other the matcher asks the algebra about each.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match.encode import Rows, Words
+from sluice.match.encode import Rows, Words, string_bit
 from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, TRUE_CODE, Axis, Fields
-from sluice.match.keys import ends
+from sluice.match.keys import EXACT, ends
 from sluice.match.layout import MISSING
+from sluice.model.constraint import Constraint
 from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered
 from sluice.model.values import Kind
@@ -28,6 +30,25 @@ def covering_rows(box: Filter, fields: Fields) -> Rows:
         if field:
             upper[field], lower[field] = _extent(name, sides.get(name, Ordered.EVERYTHING), axis, fields)
     return Rows(upper.reshape(1, -1), lower.reshape(1, -1), frozenset(), lambda row: {})
+
+
+def is_plain(box: Filter) -> bool:
+    """Whether keys say exactly what the box is: one interval of one kind per side, without numbers beyond 2**53."""
+    return not box.residuals and all(_is_plain(side) for side in box.constraints.values())
+
+
+def _is_plain(side: Constraint) -> bool:
+    if not isinstance(side, Ordered) or len(side.cuts) != 2:
+        return False
+    low, high = side.cuts
+    kind = low[0]
+    if side.cuts == ((kind,), (kind + 1,)):
+        return False  # whole kinds are not intervals of keys
+    if kind == Kind.NUMBER and high[0] in (kind, kind + 1):
+        return all(len(cut) == 1 or abs(cut[1]) < EXACT for cut in side.cuts)
+    if kind == Kind.STRING:
+        return len(side.points() or ()) == 1
+    return kind == Kind.TIMESTAMP and high[0] in (kind, kind + 1)
 
 
 def _first_piece(side: Ordered) -> Ordered:
@@ -48,6 +69,10 @@ def _extent(name: str, side: Ordered, axis: Axis, fields: Fields) -> tuple[int, 
         number = fields.symbols.get(points[0], MISSING) if points and len(points) == 1 else MISSING  # type: ignore[arg-type]
         return number, number
     if axis == Axis.MASK:
+        points = side.points()
+        if points and len(points) == 1 and isinstance(points[0], str):
+            bit = string_bit(fields.by_name[name], fields.symbols.get(points[0]))
+            return bit, bit
         strings = all(cut[0] == Kind.STRING or cut == (Kind.STRING + 1,) for cut in side.cuts)
         return (ALL_BITS, ALL_BITS) if strings else (0, 0)
     kind = _KINDS[axis]
@@ -82,7 +107,7 @@ def covered_box(box: Filter, fields: Fields) -> tuple[Words, Words, npt.NDArray[
             low[field], high[field] = _extent(name, side, axis, fields)
             if low[field] == MISSING:
                 low[field], high[field] = 1, 0
-            elif axis == Axis.NUMBER:
+            elif axis == Axis.NUMBER and not is_plain(box):
                 low[field] -= 1  # a clause may begin one key below what it means, so as not to be an equality
     return low, high, given
 

@@ -34,9 +34,12 @@ def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state
             writer.write_table(table)
         state = {"version": VERSION, "sizes": sizes, **state}
         (temporary / "state.json").write_text(json.dumps(state))
+        # Whoever has the old files mapped keeps them; at no time is there less than one whole matcher on the disk.
+        old = temporary.with_name(f"{temporary.name}-old")
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(old)
         temporary.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

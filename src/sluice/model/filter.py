@@ -67,7 +67,7 @@ class Filter:
     @classmethod
     def of(cls, constraints: Mapping[str, Constraint], residuals: tuple[Residual, ...] = ()) -> Filter:
         """A filter in canonical form: sides in the order of their names, those that say nothing left out."""
-        sides = {name: constraints[name] for name in sorted(constraints) if constraints[name] != Ordered.EVERYTHING}
+        sides = {name: constraints[name] for name in sorted(constraints) if not _says_nothing(constraints[name])}
         if len(residuals) > 1:
             residuals = tuple(sorted(set(residuals), key=Residual.to_sql))
         return cls(sides, residuals)
@@ -176,6 +176,10 @@ class Filter:
         terms = [side.to_sql(name) for name, side in self.constraints.items()]
         terms += [residual.to_sql() for residual in self.residuals]
         return " AND ".join(terms) if terms else "true"
+
+
+def _says_nothing(side: Constraint) -> bool:
+    return isinstance(side, Ordered) and side.cuts == Ordered.EVERYTHING.cuts
 
 
 #: Matches every notification.

@@ -113,7 +113,6 @@ class Reader(Calls):
             )
         try:
             self._tokens = _Tokenizer(dialect=DIALECT).tokenize(self.text)
-            self._check_gaps()
             return self._whole()
         except SluiceError:
             raise
@@ -146,16 +145,6 @@ class Reader(Calls):
             raise self._error("this bracket is never closed", self._frames[-1].position)
         frame = self._frames[0]
         return self._condition(self._flat(frame.out, len(self.text)), self._start(frame.out))
-
-    def _check_gaps(self) -> None:
-        """Between tokens there are blanks and Spark's comments only: sqlglot skips some other things."""
-        end = 0
-        for start, following in [*((token.start, token.end + 1) for token in self._tokens), (len(self.text), 0)]:
-            if end < start:
-                gap = self.text[end:start].strip(" \t\r\n")
-                if gap and not gap.startswith(("--", "/*")):
-                    raise self._error(f"{gap[:20]!r} is not in the language", self.text.index(gap, end))
-            end = max(end, following)
 
     def _raw(self, token: Token) -> str:
         return self.text[token.start : token.end + 1]

@@ -238,10 +238,8 @@ ABSENT = Ordered(((0,), (1,)))
 def _cut(kind: int, value: Any, side: int) -> Cut:
     """The canonical cut just below (side 0) or just above (side 1) a value: one place has one spelling."""
     if kind == Kind.NUMBER:
-        if value == _INFINITY and side == 1:
-            return (kind + 1,)
-        if value == -_INFINITY and side == 0:
-            return (kind,)
+        if value == (_INFINITY if side else -_INFINITY):
+            return (kind + side,)
     elif kind == Kind.STRING or kind == Kind.BYTES:
         if side == 0 and not value:
             return (kind,)

@@ -57,7 +57,7 @@ def kind_of(value: Value) -> Kind:
     kind = _KIND_OF_TYPE.get(type(value))
     if kind is not None:
         return kind
-    if isinstance(value, float):
+    if isinstance(value, float):  # not in the table, because it depends on the value
         return Kind.NUMBER if value == value else Kind.NAN
     raise TypeError(f"{type(value).__name__} is not a value of a notification")
 

@@ -1,0 +1,197 @@
+"""A matcher as files: what was saved is what is opened, processes share it, changes stay private, damage is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sluice
+from sluice.match import naive
+from tests.generate import Generator
+
+
+def generated(count: int, seed: int = 9) -> dict[int, str]:
+    generator = Generator(random.Random(seed))
+    found: dict[int, str] = {}
+    while len(found) < count:
+        text = generator.filter()
+        try:
+            sluice.parse(text)
+        except sluice.LimitError:
+            continue
+        found[len(found)] = text
+    return found
+
+
+def some_records(count: int = 30) -> list[dict[str, Any]]:
+    generator = Generator(random.Random(4))
+    return [generator.record(typed=False) for _ in range(count)]
+
+
+def answers(matcher: sluice.Matcher, records: list[dict[str, Any]]) -> list[list[int]]:
+    return [sorted(matcher.match(record).tolist()) for record in records]
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[int, str]:
+    return generated(400)
+
+
+@pytest.fixture
+def saved(texts: dict[int, str], tmp_path: Path) -> Path:
+    matcher = sluice.Matcher()
+    matcher.load(texts.items())
+    matcher.save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_opened_is_what_was_saved(saved: Path, texts: dict[int, str]) -> None:
+    opened = sluice.Matcher.open(saved)
+    subscriptions = {id: sluice.parse(text) for id, text in texts.items()}
+    records = some_records()
+    assert answers(opened, records) == naive.match_batch(records, subscriptions)
+    assert len(opened) == len(texts) and list(opened) == sorted(texts)
+    assert opened[7] == subscriptions[7]
+    query = subscriptions[3]
+    assert opened.covering(query) == naive.covering(query, subscriptions)
+    assert opened.covered(query) == naive.covered(query, subscriptions)
+    assert opened.merge_candidates(query) == naive.merge_candidates(query, subscriptions)
+
+
+def test_it_goes_on_after_opening(saved: Path, texts: dict[int, str]) -> None:
+    """Adds, removes, and save and open again, with ids of one's own and slots used again."""
+    matcher = sluice.Matcher.open(saved)
+    subscriptions = {id: sluice.parse(text) for id, text in texts.items()}
+    source = random.Random(1)
+    records = some_records()
+    more = list(generated(300, seed=10).values())
+    for round in range(3):
+        for id in source.sample(sorted(subscriptions), 120):
+            matcher.remove(id)
+            del subscriptions[id]
+        for text in more[100 * round : 100 * round + 100]:
+            free = None if source.random() < 0.5 else next(n for n in iter(lambda: source.randrange(5_000), -1) if n not in subscriptions)
+            subscriptions[matcher.add(text, id=free)] = sluice.parse(text)
+        assert answers(matcher, records) == naive.match_batch(records, subscriptions)
+        matcher.save(saved)
+        matcher = sluice.Matcher.open(saved)
+        assert answers(matcher, records) == naive.match_batch(records, subscriptions)
+        assert list(matcher) == sorted(subscriptions)
+
+
+def test_changes_stay_private(saved: Path, texts: dict[int, str]) -> None:
+    records = some_records()
+    before = {file.name: file.read_bytes() for file in saved.iterdir()}
+    first, second = sluice.Matcher.open(saved), sluice.Matcher.open(saved)
+    want = answers(second, records)
+    for id in list(texts)[:200]:
+        first.remove(id)
+    for _ in range(500):
+        first.add("n = 1")
+    assert answers(second, records) == want
+    assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
+
+
+def test_opened_is_mapped_not_read(saved: Path) -> None:
+    """The large arrays come from the file's own pages, so that processes share them."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("this system does not tell what is mapped")
+    opened = sluice.Matcher.open(saved)
+    assert str(saved / "heap.npy") in maps.read_text()
+    assert len(opened)
+
+
+def test_other_processes_open_it(saved: Path, texts: dict[int, str]) -> None:
+    """Two at a time, while this one has it open and changed."""
+    mine = sluice.Matcher.open(saved)
+    want = sorted(mine.match({"n": 1, "s": "ab"}).tolist())
+    mine.remove(0)
+    script = "import sluice, sys; print(sorted(sluice.Matcher.open(sys.argv[1]).match({'n': 1, 's': 'ab'}).tolist()))"
+    others = [
+        subprocess.Popen([sys.executable, "-c", script, str(saved)], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for other in others:
+        output, _ = other.communicate()
+        assert other.returncode == 0 and json.loads(output) == want
+
+
+def test_an_empty_matcher(tmp_path: Path) -> None:
+    sluice.Matcher().save(tmp_path / "empty")
+    opened = sluice.Matcher.open(tmp_path / "empty")
+    assert len(opened) == 0 and opened.match({"a": 1}).tolist() == []
+    id = opened.add("a = 1")
+    assert opened.match({"a": 1}).tolist() == [id]
+
+
+def test_texts_of_any_characters(tmp_path: Path) -> None:
+    matcher = sluice.Matcher()
+    for text in ("a = '\U0001f600'", "a = 'x\\u0000y'", "`\u00e9 b` = 1", "a = '\ud800'"):
+        matcher.add(text)
+    matcher.save(tmp_path / "index")
+    opened = sluice.Matcher.open(tmp_path / "index")
+    for value in ("\U0001f600", "x\0y", "\ud800"):
+        assert len(opened.match({"a": value})) == 1
+    assert opened.match({"\u00e9 b": 1}).tolist() == [2]
+
+
+def test_saving_over_a_saved_one(saved: Path) -> None:
+    matcher = sluice.Matcher()
+    id = matcher.add("a = 1")
+    matcher.save(saved)
+    assert list(sluice.Matcher.open(saved)) == [id]
+    assert sorted(file.name for file in saved.parent.iterdir()) == [saved.name], "something was left behind"
+
+
+FILES = ("heap.npy", "places.npy", "owner.npy", "ids.npy", "texts.arrow", "state.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "noise"])
+def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
+    file = saved / name
+    match damage:
+        case "gone":
+            file.unlink()
+        case "empty":
+            file.write_bytes(b"")
+        case "cut":
+            file.write_bytes(file.read_bytes()[:-100])
+        case "noise":
+            file.write_bytes(random.Random(0).randbytes(2_000))
+    with pytest.raises(sluice.MatcherError, match="index"):
+        sluice.Matcher.open(saved)
+
+
+@pytest.mark.parametrize(
+    "state", ["[]", "null", "5", "{}", '{"version": 0}', '{"version": 1}', '{"version": 1, "sizes": {}}', '{"version": 1, "sizes": 5}']
+)
+def test_a_wrong_state_is_refused(saved: Path, state: str) -> None:
+    (saved / "state.json").write_text(state)
+    with pytest.raises(sluice.MatcherError, match="index"):
+        sluice.Matcher.open(saved)
+
+
+def test_an_array_of_another_type_is_refused(saved: Path) -> None:
+    for name in ("heap", "places", "owner", "ids"):
+        right = np.load(saved / f"{name}.npy")
+        np.save(saved / f"{name}.npy", right.astype(np.float32))
+        with pytest.raises(sluice.MatcherError, match="index"):
+            sluice.Matcher.open(saved)
+        np.save(saved / f"{name}.npy", right)
+    assert len(sluice.Matcher.open(saved))
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    with pytest.raises(sluice.MatcherError, match="not a saved matcher"):
+        sluice.Matcher.open(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(sluice.MatcherError, match="not a saved matcher"):
+        sluice.Matcher.open(tmp_path / "file")
