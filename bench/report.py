@@ -50,7 +50,7 @@ def sheets(run: Run) -> list[Sheet]:
     found = [_targets(run)]
     for workload in dict.fromkeys(figure.workload for figure in run.figures):
         found += [_speeds(run, workload), _formulations(run, workload)]
-    return [*found, _operations(run), _machine(run)]
+    return [sheet for sheet in (*found, _operations(run), _machine(run)) if sheet.rows]
 
 
 def _targets(run: Run) -> Sheet:

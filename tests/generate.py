@@ -173,7 +173,9 @@ class Generator:
         pick = self.random.choice
         if self.chance(0.5):
             # With integers beyond 2**53, Spark compares a bigint and a double as doubles, and Sluice exactly.
-            return self.tests(pick((*INTEGERS, *SMALL_INTEGERS)), (*SMALL, *SMALL, *LARGE, *(() if self.spark else HUGE)))
+            return self.tests(
+                pick((*INTEGERS, *SMALL_INTEGERS)), (*SMALL, *SMALL, *LARGE, *(() if self.spark else HUGE))
+            )
         if self.chance(0.2):
             return f"{pick((*SMALL_INTEGERS, *SMALL_DOUBLES))} {pick(COMPARISONS)} {pick(('0.5', '2.5', '0.1', '-2.50', '3.0'))}"
         pool = (*FRACTIONS, *EXTREMES, *SMALL)
@@ -227,7 +229,10 @@ class Generator:
             operands = self.random.choice((*INTEGERS, *DOUBLES, *STRINGS)) + " * 2", self.operand()
         if self.chance(0.1):
             # Decimals in + - * only: Spark rounds the quotient of decimals to a scale of its own.
-            operands = f"{self.random.choice(SMALL_INTEGERS)} {self.random.choice('+-*')} 0.5", self.random.choice(SMALL_INTEGERS)
+            operands = (
+                f"{self.random.choice(SMALL_INTEGERS)} {self.random.choice('+-*')} 0.5",
+                self.random.choice(SMALL_INTEGERS),
+            )
         if self.chance(0.1):
             return f"{operands[0]} IS {self.random.choice(('', 'NOT '))}NULL"
         if self.chance(0.1):
@@ -265,9 +270,13 @@ class Generator:
     def record_elements(self) -> str:
         bodies = [self.tests("x.p", SMALL), self.strings("x.q")]
         bodies.append(self.quantified("x.r", self.tests("z", SMALL), "z"))
-        bodies.append(f"x.p {self.random.choice('+-*%')} 2 {self.random.choice(COMPARISONS)} {self.random.choice(SMALL)}")
+        bodies.append(
+            f"x.p {self.random.choice('+-*%')} 2 {self.random.choice(COMPARISONS)} {self.random.choice(SMALL)}"
+        )
         self.random.shuffle(bodies)
-        return self.quantified("items", f" {self.random.choice(('AND', 'OR'))} ".join(bodies[: self.random.randint(1, 2)]))
+        return self.quantified(
+            "items", f" {self.random.choice(('AND', 'OR'))} ".join(bodies[: self.random.randint(1, 2)])
+        )
 
     def nested(self) -> str:
         match self.random.randrange(4):
@@ -352,7 +361,11 @@ class Generator:
         return {"p": self.maybe(SMALL), "q": self.maybe(TEXTS), "r": inner}
 
     def item(self) -> Record:
-        return {"p": self.maybe(SMALL), "q": self.maybe(TEXTS[:8]), "r": None if self.chance(0.2) else self.some((*SMALL, None), 0, 2)}
+        return {
+            "p": self.maybe(SMALL),
+            "q": self.maybe(TEXTS[:8]),
+            "r": None if self.chance(0.2) else self.some((*SMALL, None), 0, 2),
+        }
 
     def maybe(self, pool: Sequence[Any]) -> Any:
         return None if self.chance(0.15) else self.random.choice(pool)
@@ -418,7 +431,13 @@ def around(value: Any) -> list[Any]:
             shorter = [value[:-1], value[:-1] + chr(max(0, _below(ord(value[-1]))))] if value else []
             return [value, value + "\0", value + "a", value + "\U0010ffff", *shorter]
         case bytes():
-            return [value, value + b"\0", value + b"\xff", value[:-1], value[:-1] + bytes([max(0, (value or b"\1")[-1] - 1)])]
+            return [
+                value,
+                value + b"\0",
+                value + b"\xff",
+                value[:-1],
+                value[:-1] + bytes([max(0, (value or b"\1")[-1] - 1)]),
+            ]
         case datetime():
             return [value, value + timedelta(microseconds=1), value - timedelta(microseconds=1)]
     return [value]

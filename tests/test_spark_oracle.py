@@ -40,7 +40,9 @@ def generated(seed: int, count: int) -> list[str]:
 def rows() -> list[Record]:
     generator = Generator(random.Random(SEED), spark=True)
     # Rows without anything, and with a value for everything, whatever chance does.
-    everything = {name: next(value for _ in range(99) if (value := generator.value(name)) is not None) for name in SPARK_NAMES}
+    everything = {
+        name: next(value for _ in range(99) if (value := generator.value(name)) is not None) for name in SPARK_NAMES
+    }
     return [{}, everything, *(generator.record() for _ in range(ROWS - 2))]
 
 

@@ -120,7 +120,12 @@ def test_simple_filters_in_large_numbers() -> None:
         texts.append(" AND ".join(source.sample(parts, source.randint(1, 4))))
     matcher, subscriptions = loaded(texts)
     found = [
-        {"symbol": source.choice(names), "price": source.choice(prices), "volume": source.choice(prices), "venue": source.choice(names)}
+        {
+            "symbol": source.choice(names),
+            "price": source.choice(prices),
+            "volume": source.choice(prices),
+            "venue": source.choice(names),
+        }
         for _ in range(40)
     ]
     check(matcher, subscriptions, found)

@@ -162,7 +162,11 @@ def test_thousands_come_and_go(seed: int) -> None:
             assert matcher.covering(query) == naive.covering(query, subscriptions)
             assert matcher.covered(query) == naive.covered(query, subscriptions)
 
-    for make, bulk in ((lambda: market_filter(source), True), (generator.term, False), (lambda: market_filter(source), False)):
+    for make, bulk in (
+        (lambda: market_filter(source), True),
+        (generator.term, False),
+        (lambda: market_filter(source), False),
+    ):
         add(3_000, make, bulk)
         verify()
         for _ in range(3):
@@ -181,7 +185,10 @@ def test_one_group_grows_and_vanishes() -> None:
     source = random.Random(8)
     for order in ("first", "last", "random"):
         matcher, subscriptions = sluice.Matcher(), dict[int, sluice.Subscription]()
-        texts = [f"symbol = 'IBM' AND price > {source.randrange(500)} AND volume < {source.randrange(500)}" for _ in range(6_000)]
+        texts = [
+            f"symbol = 'IBM' AND price > {source.randrange(500)} AND volume < {source.randrange(500)}"
+            for _ in range(6_000)
+        ]
         matcher.load(enumerate(texts))
         subscriptions = {i: sluice.parse(text) for i, text in enumerate(texts)}
         ids = list(subscriptions)
@@ -193,7 +200,9 @@ def test_one_group_grows_and_vanishes() -> None:
             for id in ids[start : start + 1_500]:
                 matcher.remove(id)
                 del subscriptions[id]
-            found = [{"symbol": "IBM", "price": source.randrange(500), "volume": source.randrange(500)} for _ in range(4)]
+            found = [
+                {"symbol": "IBM", "price": source.randrange(500), "volume": source.randrange(500)} for _ in range(4)
+            ]
             check(matcher, subscriptions, found)
         again = matcher.add("symbol = 'IBM' AND price > 1 AND volume < 9")
         assert matcher.match({"symbol": "IBM", "price": 2, "volume": 1}).tolist() == [again]
@@ -234,7 +243,11 @@ def test_matching_while_others_come_and_go() -> None:
             if mine and source.random() < 0.45:
                 matcher.remove(mine.pop(source.randrange(len(mine))))
             else:
-                mine.append(matcher.add(f"symbol = 'IBM' AND {'price' if step % 2 else f'new{step % 60}'} < {step}", id=5_000 + step))
+                mine.append(
+                    matcher.add(
+                        f"symbol = 'IBM' AND {'price' if step % 2 else f'new{step % 60}'} < {step}", id=5_000 + step
+                    )
+                )
     finally:
         done.set()
         watcher.join()

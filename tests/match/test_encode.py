@@ -16,8 +16,43 @@ import sluice
 from sluice.match import naive
 from tests.generate import TIMES, Generator, around, batch_of, literal
 
-INTEGERS = [0, 1, -1, 5, 100, 127, -128, 255, 2**15 - 1, 2**31 - 1, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**63 + 1, 2**64 - 1]
-DOUBLES = [0.0, -0.0, 0.5, 1.0, -2.5, 0.1, 65504.0, 1e300, 5e-324, math.inf, -math.inf, math.nan, 2.0**53, 2.0**63, 2.0**64]
+INTEGERS = [
+    0,
+    1,
+    -1,
+    5,
+    100,
+    127,
+    -128,
+    255,
+    2**15 - 1,
+    2**31 - 1,
+    2**53 - 1,
+    2**53,
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    2**63 + 1,
+    2**64 - 1,
+]
+DOUBLES = [
+    0.0,
+    -0.0,
+    0.5,
+    1.0,
+    -2.5,
+    0.1,
+    65504.0,
+    1e300,
+    5e-324,
+    math.inf,
+    -math.inf,
+    math.nan,
+    2.0**53,
+    2.0**63,
+    2.0**64,
+]
 TEXTS = ["", "a", "ab", "abcdefg", "abcdefgh", "abcdefgi", "x\0", "é", "\uffff", "\U0001f600"]
 BLOBS = [b"", b"\0", b"\xff", b"abcdefg", b"abcdefgh", b"abcdefgi"]
 
@@ -105,8 +140,23 @@ COLUMNS: dict[str, tuple[pa.Array, list[Any]]] = {
 
 def filters() -> list[str]:
     """Filters on `v` and its parts that tell all these values apart, by every axis of the index."""
-    texts = ["v IS NULL", "v IS NOT NULL", "v", "NOT v", "v <=> 5", "NOT v <=> 5", "v.p IS NULL", "true", "v LIKE '%b%'"]
-    texts += ["array_contains(v, 5)", "array_contains(v, 'a')", "exists(v, x -> x.p > 1)", "NOT exists(v, x -> x IS NULL)"]
+    texts = [
+        "v IS NULL",
+        "v IS NOT NULL",
+        "v",
+        "NOT v",
+        "v <=> 5",
+        "NOT v <=> 5",
+        "v.p IS NULL",
+        "true",
+        "v LIKE '%b%'",
+    ]
+    texts += [
+        "array_contains(v, 5)",
+        "array_contains(v, 'a')",
+        "exists(v, x -> x.p > 1)",
+        "NOT exists(v, x -> x IS NULL)",
+    ]
     texts += ["v.p = 5", "v.p > 1", "v.q.z = 'a'", "v.q > 1", "v.q.z IS NULL", "v.q IS NOT NULL", "v * 2 > 8", "v = v"]
     values = [*INTEGERS, *(value for value in DOUBLES if value == value), *TEXTS, *BLOBS, *TIMES, *map(midnight, DAYS)]
     values += [near for moment in TIMES for near in around(moment)]
@@ -135,7 +185,9 @@ def rows_of(answer: tuple[Any, Any]) -> list[list[int]]:
     return [sorted(ids[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
-def check(matcher: sluice.Matcher, subscriptions: dict[int, sluice.Subscription], column: pa.Array, values: list[Any]) -> None:
+def check(
+    matcher: sluice.Matcher, subscriptions: dict[int, sluice.Subscription], column: pa.Array, values: list[Any]
+) -> None:
     records = [{"v": value} for value in values]
     want = naive.match_batch(records, subscriptions)
     assert rows_of(matcher.match_batch(records)) == want
@@ -151,7 +203,9 @@ def test_column(name: str, matcher: sluice.Matcher, subscriptions: dict[int, slu
 
 
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name not in ("null", "run_end_encoded")])
-def test_sliced_column_with_nulls(name: str, matcher: sluice.Matcher, subscriptions: dict[int, sluice.Subscription]) -> None:
+def test_sliced_column_with_nulls(
+    name: str, matcher: sluice.Matcher, subscriptions: dict[int, sluice.Subscription]
+) -> None:
     """A slice in the middle, with nulls before, in and after it: offsets and validity are taken into account."""
     column, values = COLUMNS[name]
     order = [None, 0, *(x for i in range(len(column)) for x in (i, None)), 0, None]

@@ -113,8 +113,12 @@ PAIRS = [(5, "a = 1"), (9, "a > 0 OR s = 'x'"), (0, "s LIKE '%x'")]
         dict(PAIRS).items(),
         pa.table({"id": [5, 9, 0], "where": [text for _, text in PAIRS]}),
         pa.table({"where": [text for _, text in PAIRS], "more": [1, 2, 3], "id": pa.array([5, 9, 0], pa.int16())}),
-        pa.RecordBatch.from_pydict({"id": [5, 9, 0], "where": pa.array([text for _, text in PAIRS], pa.large_string())}),
-        pa.table({"id": pa.chunked_array([[5], [9, 0]]), "where": pa.chunked_array([["a = 1"], [PAIRS[1][1], PAIRS[2][1]]])}),
+        pa.RecordBatch.from_pydict(
+            {"id": [5, 9, 0], "where": pa.array([text for _, text in PAIRS], pa.large_string())}
+        ),
+        pa.table(
+            {"id": pa.chunked_array([[5], [9, 0]]), "where": pa.chunked_array([["a = 1"], [PAIRS[1][1], PAIRS[2][1]]])}
+        ),
     ],
     ids=["pairs", "iterator", "items", "table", "more columns", "batch", "chunks"],
 )
@@ -288,8 +292,18 @@ def test_attributes_never_seen_before() -> None:
 
 def test_mixed_types_under_one_name() -> None:
     matcher = sluice.Matcher()
-    texts = {1: "a = 1", 2: "a = '1'", 3: "a = true", 4: "a = X'31'", 5: "a IN (1, '1')", 6: "a IS NOT NULL", 7: "array_contains(a, 1)"}
-    matcher.load([*texts.items(), (8, "a != 2"), (9, "a.b = 1"), (10, "NOT a <=> 1"), (11, "a IS NULL"), (12, "a > 0 OR a > ''")])
+    texts = {
+        1: "a = 1",
+        2: "a = '1'",
+        3: "a = true",
+        4: "a = X'31'",
+        5: "a IN (1, '1')",
+        6: "a IS NOT NULL",
+        7: "array_contains(a, 1)",
+    }
+    matcher.load(
+        [*texts.items(), (8, "a != 2"), (9, "a.b = 1"), (10, "NOT a <=> 1"), (11, "a IS NULL"), (12, "a > 0 OR a > ''")]
+    )
     for value, want in (
         (1, [1, 5, 6, 8, 12]),
         (1.0, [1, 5, 6, 8, 12]),
@@ -308,7 +322,17 @@ def test_mixed_types_under_one_name() -> None:
 def test_filters_without_an_access_key() -> None:
     """Everything, nothing, residuals alone, absence: no filter is left out of the index."""
     matcher = sluice.Matcher()
-    matcher.load([(0, "true"), (1, "false"), (2, "a = 1 AND a = 2"), (3, "a + b > 3"), (4, "a IS NULL"), (5, "a <=> b"), (6, "1 = 1")])
+    matcher.load(
+        [
+            (0, "true"),
+            (1, "false"),
+            (2, "a = 1 AND a = 2"),
+            (3, "a + b > 3"),
+            (4, "a IS NULL"),
+            (5, "a <=> b"),
+            (6, "1 = 1"),
+        ]
+    )
     assert matched(matcher, {}) == [0, 4, 5, 6]
     assert matched(matcher, {"a": 2, "b": 2}) == [0, 3, 5, 6]
     for id in (0, 3, 5):
@@ -367,7 +391,11 @@ def test_more_strings_than_a_mask_has_bits(count: int) -> None:
     matcher = sluice.Matcher()
     matcher.load(lists.items())
     subscriptions = {id: sluice.parse(text) for id, text in lists.items()}
-    records: list[dict[str, Any]] = [{"a": text, "b": 1} for text in (*texts, "other", "", "s")] + [{"a": None}, {"a": 5}, {"b": 1}]
+    records: list[dict[str, Any]] = [{"a": text, "b": 1} for text in (*texts, "other", "", "s")] + [
+        {"a": None},
+        {"a": 5},
+        {"b": 1},
+    ]
     for record in records:
         assert matched(matcher, record) == naive.match(record, subscriptions), record
     for gone in (0, 7, 1):  # bits come free, and others take them

@@ -77,7 +77,11 @@ def test_it_goes_on_after_opening(saved: Path, texts: dict[int, str]) -> None:
             matcher.remove(id)
             del subscriptions[id]
         for text in more[100 * round : 100 * round + 100]:
-            free = None if source.random() < 0.5 else next(n for n in iter(lambda: source.randrange(5_000), -1) if n not in subscriptions)
+            free = (
+                None
+                if source.random() < 0.5
+                else next(n for n in iter(lambda: source.randrange(5_000), -1) if n not in subscriptions)
+            )
             subscriptions[matcher.add(text, id=free)] = sluice.parse(text)
         assert answers(matcher, records) == naive.match_batch(records, subscriptions)
         matcher.save(saved)
@@ -116,7 +120,8 @@ def test_other_processes_open_it(saved: Path, texts: dict[int, str]) -> None:
     mine.remove(0)
     script = "import sluice, sys; print(sorted(sluice.Matcher.open(sys.argv[1]).match({'n': 1, 's': 'ab'}).tolist()))"
     others = [
-        subprocess.Popen([sys.executable, "-c", script, str(saved)], stdout=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen([sys.executable, "-c", script, str(saved)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
     ]
     for other in others:
         output, _ = other.communicate()
@@ -171,7 +176,17 @@ def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["[]", "null", "5", "{}", '{"version": 0}', '{"version": 1}', '{"version": 1, "sizes": {}}', '{"version": 1, "sizes": 5}']
+    "state",
+    [
+        "[]",
+        "null",
+        "5",
+        "{}",
+        '{"version": 0}',
+        '{"version": 1}',
+        '{"version": 1, "sizes": {}}',
+        '{"version": 1, "sizes": 5}',
+    ],
 )
 def test_a_wrong_state_is_refused(saved: Path, state: str) -> None:
     (saved / "state.json").write_text(state)

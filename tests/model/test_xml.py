@@ -314,7 +314,7 @@ def test_sql() -> None:
     for path in ("//a[@x='it']", '//a[@x="it\'s"] | /b', "//a[@x='\\n']"):
         test = xpath_boolean(path)
         assert parse(test.to_sql("doc")).filters[0].constraints["doc"] == test
-    assert xpath_boolean("//a[@x='it']").to_sql("order.doc") == "xpath_boolean(`order`.doc, '//a[@x=\"it\"]')"
+    assert xpath_boolean("//a[@x='it']").to_sql("order.doc") == "xpath_boolean(order.doc, '//a[@x=\"it\"]')"
 
 
 LITERALS = st.sampled_from(["1", "2", '"1"', '"2"', '"a"', "1.5", '""'])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, assert_never, overload
@@ -389,11 +389,6 @@ def constant_sql(value: object) -> str:
     if isinstance(value, Decimal):
         text = str(value)
         return text if "." in text and "E" not in text else f"{text}BD"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}'"
-    if isinstance(value, str):
-        # A NUL is written out in full: followed by digits, its short form would be read as an octal number.
-        return "'" + "\\u0000".join(literal_sql(part)[1:-1] for part in value.split("\0")) + "'"
-    if isinstance(value, bool | int | float | bytes):
+    if isinstance(value, bool | int | float | str | bytes | datetime):
         return literal_sql(value)
     raise TypeError(f"{type(value).__name__} has no literal")

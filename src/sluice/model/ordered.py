@@ -312,7 +312,7 @@ def one_of(values: Iterable[Scalar]) -> Ordered:
     """Any of these values.
 
     >>> print(one_of(["b", "a", 1]).to_sql("x"))
-    x IN (1, 'a', 'b')
+    (x = 1 OR x IN ('a', 'b'))
     """
     points = sorted({point_of(v) for v in values if is_ordered(kind_of(v))})
     cuts = [_cut(kind, value, side) for kind, value, _ in points for side in (0, 1)]

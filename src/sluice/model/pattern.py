@@ -86,7 +86,7 @@ def like(pattern: str, escape: str = "\\") -> Constraint:
     r"""What `LIKE pattern ESCAPE escape` matches: an Ordered where it is an interval, else a Pattern.
 
     >>> like("abc"), like("abc%"), like("%_%x")
-    (Ordered(`x` = 'abc'), Ordered(startswith(`x`, 'abc')), Pattern(tokens=(ANY_ONE, ANY_RUN, 'x')))
+    (Ordered(x = 'abc'), Ordered(startswith(x, 'abc')), Pattern(tokens=(ANY_ONE, ANY_RUN, 'x')))
     >>> like(r"50\%").matches("50%")
     True
     """

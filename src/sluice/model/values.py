@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
+from sluice.model.vocabulary import REFUSED_WORDS, VALUES, WORDS
+
 Scalar = bool | int | float | str | bytes | datetime
 #: A value as constraints see it: a scalar, a tuple of values (multi-value), a dict (record), or None for NULL.
 Value = Any
@@ -84,7 +86,7 @@ def to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-_PLAIN = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"})
+_PLAIN = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"})
 
 
 def literal_sql(value: Scalar) -> str:
@@ -105,7 +107,7 @@ def literal_sql(value: Scalar) -> str:
         return f"'{value.translate(_PLAIN)}'"
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
-    return f"TIMESTAMP '{value.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+    return f"TIMESTAMP '{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}'"
 
 
 def name_sql(name: str) -> str:
@@ -117,15 +119,7 @@ def name_sql(name: str) -> str:
     return ".".join(part if _is_plain(part) else f"`{part.replace('`', '``')}`" for part in name.split("."))
 
 
-#: Words that mean something of their own in Spark SQL, so that an attribute of that name is quoted.
-_RESERVED = frozenset(
-    """
-    all and any array as between both by case cast cross current_date current_time current_timestamp date
-    distinct div else end escape except exists false filter for from full group having ilike in inner
-    intersect interval into is join left like limit natural not null on or order outer regexp right rlike
-    select set similar some struct table then timestamp true union unique using values when where with x
-    """.split()  # noqa: SIM905
-)
+_RESERVED = frozenset((*WORDS, *VALUES, *REFUSED_WORDS))
 
 
 def _is_plain(part: str) -> bool:
