@@ -177,7 +177,8 @@ class Generator:
                 pick((*INTEGERS, *SMALL_INTEGERS)), (*SMALL, *SMALL, *LARGE, *(() if self.spark else HUGE))
             )
         if self.chance(0.2):
-            return f"{pick((*SMALL_INTEGERS, *SMALL_DOUBLES))} {pick(COMPARISONS)} {pick(('0.5', '2.5', '0.1', '-2.50', '3.0'))}"
+            decimal = pick(("0.5", "2.5", "0.1", "-2.50", "3.0"))
+            return f"{pick((*SMALL_INTEGERS, *SMALL_DOUBLES))} {pick(COMPARISONS)} {decimal}"
         pool = (*FRACTIONS, *EXTREMES, *SMALL)
         return self.tests(pick((*DOUBLES, *SMALL_DOUBLES)), pool if self.spark else (*pool, *LARGE, *HUGE, *EDGES))
 
@@ -417,7 +418,7 @@ def around(value: Any) -> list[Any]:
         case bool():
             return [False, True]
         case int():
-            near = [value - 1, value, value + 1]
+            near: list[Any] = [value - 1, value, value + 1]
             if abs(value) < 2**1000:
                 close = float(value)
                 near += [close, math.nextafter(close, math.inf), math.nextafter(close, -math.inf)]
@@ -453,8 +454,8 @@ def ends_of(side: Constraint) -> list[Any]:
     match side:
         case AllOf(parts):
             return [value for part in parts for value in ends_of(part)]
-        case Negation(inner):
-            return ends_of(inner)
+        case Negation(test):
+            return ends_of(test)
         case Elements(_, boxes):
             inner = [value for box in boxes for part in box.constraints.values() for value in ends_of(part)]
             singles = [(value,) for value in inner] + [({"p": value, "q": value},) for value in inner]
@@ -468,7 +469,7 @@ def ends_of(side: Constraint) -> list[Any]:
 
 
 def corner_records(subscription: Subscription, source: random.Random, most: int = 60) -> Iterator[Record]:
-    """Flat records at the ends of a subscription: all of a box at values it accepts but for one, which goes through its ends."""
+    """Flat records at the ends of a subscription: a box at values it accepts but for one, which goes through its ends."""
     for box in subscription.filters:
         base = witness(box, source)
         for name, side in box.constraints.items():

@@ -1,4 +1,4 @@
-"""Millions of pairs of filter and record against the plain matcher: `python -m tests.soak [--minutes M] [--seed S] [--pairs N]`.
+"""Millions of pairs of filter and record against the plain matcher: `python -m tests.soak`.
 
 A round is fixed by its seed: subscriptions of every construct come and go, and after each phase the matcher must say what the
 plain matcher says, for single records, lists and Arrow batches, and for filters against filters. The first difference ends
@@ -8,6 +8,7 @@ the run with the one command that repeats its round.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import tempfile
@@ -117,7 +118,7 @@ class Round:
 
     def rows(self, batch: Any) -> list[list[int]]:
         offsets, ids = self.matcher.match_batch(batch)
-        return [sorted(ids[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        return [sorted(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
 
     def compare(self, what: str, records: list[Record], got: list[list[int]], want: list[list[int]]) -> None:
         for record, mine, right in zip(records, got, want, strict=True):

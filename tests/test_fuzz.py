@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sluice
@@ -22,8 +24,9 @@ TOKENS = (
     "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "(", ")", "(", ")", ",", "'x'", "'%_'", '"q"', "1", "-1", "2.5", "1e5", "9" * 40,
     "X'1F'", "TIMESTAMP '2020-01-01'", "DATE", "CAST", "AS", "DOUBLE", "exists(", "forall(", "array_contains(",
     "arrays_overlap(", "array(", "->", "startswith(", "xpath_boolean(", "instanceof(", "geo_within(", "+", "-", "*", "/", "%",
-    ";", "--", "/*", "*/", "'", '"', "`", "\\", "[", "]", "{", "}", "?", ":", "::", "SELECT", "CASE", "INTERVAL", "\0", "\ud800",
-    "\U0001f600", "\u2028", "\ufeff", "1_0", "0x1", "1L", "BD", "r'", "@", "#", "$", "~", "^", "|", "||", "&", "&&", ".", "..",
+    ";", "--", "/*", "*/", "'", '"', "`", "\\", "[", "]", "{", "}", "?", ":", "::", "SELECT", "CASE", "INTERVAL", "\0",
+    "\ud800", "\U0001f600", "\u2028", "\ufeff", "1_0", "0x1", "1L", "BD", "r'", "@", "#", "$", "~", "^", "|", "||", "&",
+    "&&", ".", "..",
 )  # fmt: skip
 
 
@@ -33,7 +36,7 @@ def tried(text: str) -> sluice.Subscription | None:
         found = sluice.parse(text)
     except sluice.ParseError as error:
         assert error.text == text
-        assert isinstance(error.position, int) and 0 <= error.position <= len(text), error.position
+        assert 0 <= error.position <= len(text), error.position
         assert "^" in str(error)
         return None
     except sluice.SluiceError as error:
@@ -101,7 +104,7 @@ def test_nearly_right_texts(text: str, source: random.Random) -> None:
 
 
 def deep_texts() -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for depth in (MAX_DEPTH - 2, MAX_DEPTH, MAX_DEPTH + 2, 1_000, 10_000):
         found |= {
             f"{depth} brackets": "(" * depth + "a = 1" + ")" * depth,
@@ -178,8 +181,8 @@ def test_no_text_at_all(text: Any) -> None:
 TEXTS = [
     "a = 1", "a > 0.5", "a.b = 1", "a IS NULL", "a IS NOT NULL", "a = 'x'", "a LIKE '%x%'", "array_contains(a, 1)",
     "exists(a, x -> x.b = 1)", "forall(a, x -> x > 1)", "a + b > 1", "xpath_boolean(a, '//x')", "instanceof(a, 'T')",
-    "geo_within(a, 0, 0, 10, 10)", "a = X'00'", "a > TIMESTAMP '2020-01-01'", "a OR b", "a NOT IN ('x', 'y')", "a <=> b", "a != 5",
-    "a < 9007199254740993", "a % 2 = 1", "a >= 'abcdefgh'", "a.b.c > 1 OR a.b LIKE '_'", "NOT exists(a, x -> x > 1)",
+    "geo_within(a, 0, 0, 10, 10)", "a = X'00'", "a > TIMESTAMP '2020-01-01'", "a OR b", "a NOT IN ('x', 'y')", "a <=> b",
+    "a != 5", "a < 9007199254740993", "a % 2 = 1", "a >= 'abcdefgh'", "a.b.c > 1 OR a.b LIKE '_'", "NOT exists(a, x -> x > 1)",
 ]  # fmt: skip
 
 
@@ -199,7 +202,8 @@ def published(matcher: sluice.Matcher, record: Any) -> None:
         want = naive.match(record, SUBSCRIPTIONS)
     except sluice.SluiceError:
         want = None
-    for call in (lambda: matcher.match(record), lambda: matcher.match_batch([record])[1]):
+    calls: list[Callable[[], Any]] = [lambda: matcher.match(record), lambda: matcher.match_batch([record])[1]]
+    for call in calls:
         try:
             got = sorted(call().tolist())
         except sluice.SluiceError:
@@ -222,14 +226,30 @@ json_values = st.recursive(
 )
 odd_values = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.binary(max_size=4), st.datetimes(), st.dates(),
-        st.decimals(), st.complex_numbers(), st.uuids(), st.timedeltas(), st.fractions(), st.just(object()), st.just(print), st.just(...),
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=4),
+        st.binary(max_size=4),
+        st.datetimes(),
+        st.dates(),
+        st.decimals(),
+        st.complex_numbers(),
+        st.uuids(),
+        st.timedeltas(),
+        st.fractions(),
+        st.just(object()),
+        st.just(print),
+        st.just(...),
     ),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.tuples(inner, inner), st.dictionaries(st.one_of(keys, st.integers(), st.none()), inner, max_size=3)
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.one_of(keys, st.integers(), st.none()), inner, max_size=3),
     ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @given(st.dictionaries(keys, json_values, max_size=5))
@@ -239,6 +259,7 @@ def test_any_json_record(matcher: sluice.Matcher, record: dict[str, Any]) -> Non
 
 
 @given(st.one_of(odd_values, st.dictionaries(st.one_of(st.just("a"), keys, st.integers()), odd_values, max_size=4)))
+@example({1: 2})
 @settings(max_examples=300)
 def test_any_python_record(matcher: sluice.Matcher, record: Any) -> None:
     published(matcher, record)
@@ -285,10 +306,28 @@ def test_records_that_contain_themselves(matcher: sluice.Matcher) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [10**4_000, -(10**4_000), 10**5_000, 2**63, 2**64, float("nan"), float("inf"), "x" * 1_000_000, b"\0" * 1_000_000, "\ud800", "\0" * 100,
-     "<x>" * 100_000, "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", list(range(100_000)), [[]] * 1_000, {"b": {}}, {"": 1}, {"b": {"c": 2}}],
+    [
+        10**4_000,
+        -(10**4_000),
+        10**5_000,
+        2**63,
+        2**64,
+        float("nan"),
+        float("inf"),
+        "x" * 1_000_000,
+        b"\0" * 1_000_000,
+        "\ud800",
+        "\0" * 100,
+        "<x>" * 100_000,
+        "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>",
+        list(range(100_000)),
+        [[]] * 1_000,
+        {"b": {}},
+        {"": 1},
+        {"b": {"c": 2}},
+    ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, int) else f"{value.bit_length()} bits",
-)  # fmt: skip
+)
 def test_large_and_odd_values(matcher: sluice.Matcher, value: Any) -> None:
     published(matcher, {"a": value})
     published(matcher, {"a": value, "b": value})
@@ -309,9 +348,7 @@ def test_any_arrow_batch(matcher: sluice.Matcher) -> None:
         except sluice.SluiceError:
             continue
         want = naive.match_batch(batch.to_pylist(), SUBSCRIPTIONS)
-        assert [sorted(ids[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)] == want, (
-            batch.to_pylist()
-        )
+        assert [sorted(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)] == want, batch.to_pylist()
 
 
 @pytest.mark.parametrize(

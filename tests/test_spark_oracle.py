@@ -1,4 +1,4 @@
-"""Spark is the oracle: for any filter and any data, `df.where(text)`, the matcher and the plain matcher select the same rows."""
+"""Spark is the oracle: for any filter and any data, `df.where(text)` and the matchers select the same rows."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ def rows_of(answer: tuple[Any, Any]) -> list[list[int]]:
     """The ids of each record, in rising order."""
     offsets, ids = answer
     assert offsets[0] == 0 and offsets[-1] == len(ids)
-    return [sorted(ids[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [sorted(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
 
 
 def check(matcher: sluice.Matcher, subscriptions: Mapping[int, sluice.Subscription], found: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -163,8 +164,8 @@ def filters() -> list[str]:
     values += [float(np.float32(0.1)), float(np.float16(0.1)), 10**40]
     for value in values:
         texts += [f"v {sign} {literal(value)}" for sign in ("=", "!=", "<", "<=", ">", ">=")]
-    texts += [f"v IN ({literal(a)}, {literal(b)})" for a, b in zip(values, values[1:], strict=False)]
-    texts += [f"v NOT IN ({literal(a)}, {literal(b)})" for a, b in zip(TEXTS, TEXTS[1:], strict=False)]
+    texts += [f"v IN ({literal(a)}, {literal(b)})" for a, b in itertools.pairwise(values)]
+    texts += [f"v NOT IN ({literal(a)}, {literal(b)})" for a, b in itertools.pairwise(TEXTS)]
     return texts
 
 
@@ -182,7 +183,7 @@ def subscriptions() -> dict[int, sluice.Subscription]:
 
 def rows_of(answer: tuple[Any, Any]) -> list[list[int]]:
     offsets, ids = answer
-    return [sorted(ids[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [sorted(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
 
 
 def check(

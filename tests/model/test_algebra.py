@@ -99,9 +99,18 @@ def constraints(draw: st.DrawFn, count: int) -> tuple[tuple[Constraint, ...], li
     """Some constraints, mostly of one class, and points of all kinds around all of their ends."""
     source = draw(st.randoms(use_true_random=False))
     generator = Generator(source)
-    kind = None if generator.chance(0.3) else source.choice(KINDS)
-    found = tuple(constraint(generator, kind) for _ in range(count))
+    found = related(generator, count)
     return found, points(generator, found)
+
+
+def related(generator: Generator, count: int) -> tuple[Constraint, ...]:
+    """Constraints mostly of one class, of which later ones are often part of earlier ones."""
+    kind = None if generator.chance(0.3) else generator.random.choice(KINDS)
+    found = [constraint(generator, kind) for _ in range(count)]
+    for i in range(1, count):
+        if generator.chance(0.3):
+            found[i] = found[i - 1].intersect(found[i])
+    return tuple(found)
 
 
 def points(generator: Generator, found: tuple[Constraint, ...]) -> list[Any]:
@@ -295,7 +304,7 @@ def test_generated_pairs_are_worth_it() -> None:
     covered = apart = merged = 0
     for seed in range(300):
         generator = Generator(random.Random(seed))
-        a, b = constraint(generator), constraint(generator)
+        a, b = related(generator, 2)
         covered += a.covers(b) and a != b and not b.is_empty
         apart += not a.overlaps(b)
         merged += not a.covers(b) and not b.covers(a) and a.union(b) is not None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match import scan
+from sluice.match import scan, tiles
 from sluice.match.access import count_keys
 from sluice.match.clause import Clause
 from sluice.match.cover import covered
@@ -22,6 +22,10 @@ from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
 from sluice.match.rows import insert, remove
 
 _FIRST_WORDS = 256 * 1024
+#: Large groups per record, on average, that a batch can put off; more are matched at once.
+_TASKS = 16
+#: Rows of large groups that are tested in one go; room for all of them is set aside, but only that of matches is touched.
+_TILE_ROWS = 64 * 1024 * 1024
 Ids = npt.NDArray[np.int32]
 
 
@@ -42,7 +46,7 @@ class Index:
         self._expected, self._expected_candidates = 64 * 1024, 4 * 1024
         self._out = np.empty(self._expected, np.int32)
         self._candidates = np.empty(self._expected_candidates, np.int64)
-        self._cursor = np.zeros(5, np.int64)
+        self._cursor = np.zeros(7, np.int64)
         #: Of each field: the lowest and the highest end of an interval so far, to guess how selective the next one is.
         self._seen = np.empty((0, 2))
         self.fit_fields()
@@ -172,7 +176,9 @@ class Index:
         count, fields = rows.upper.shape
         offsets = np.zeros(count + 1, np.int64)
         out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
-        cursor = np.zeros(5, np.int64)
+        tasks = np.empty((_TASKS * count, 2), np.int64)
+        cursor = np.zeros(7, np.int64)
+        cursor[scan.TASK_ROOM] = len(tasks)
         done = 0
         while done < count:
             cursor[scan.ROOM], cursor[scan.PENDING_ROOM] = len(out), len(candidates)
@@ -188,16 +194,45 @@ class Index:
                 _address(out),
                 _address(candidates),
                 _address(cursor),
+                _address(tasks),
                 _address(offsets),
                 count,
                 done,
             )
             if done < count:
                 out, candidates = self._more(out), self._more(candidates)
-        written, pending = int(cursor[scan.WRITTEN]), int(cursor[scan.PENDING])
+        written, pending, left = (int(cursor[i]) for i in (scan.WRITTEN, scan.PENDING, scan.TASKS))
         self._expected = written + written // 4 + 64 * 1024
         self._expected_candidates = pending + pending // 4 + 4 * 1024
+        if left:
+            offsets, out = self._match_tiles(rows, tasks[:left], offsets, out)
+            written = len(out)
         return offsets, out[:written], candidates[:pending]
+
+    def _match_tiles(self, rows: Rows, tasks: Words, offsets: Words, out: Ids) -> tuple[Words, Ids]:
+        """Matches what was left for later, sorted by group, and joins it with what is there."""
+        tasks = np.ascontiguousarray(tasks[np.argsort(tasks[:, 0], kind="stable")])
+        sizes = np.diff(offsets)
+        heap, todo, fields = _address(self.heap), _address(tasks), rows.upper.shape[1]
+        buffers = (_address(self._hit), _address(self._picked))
+        collected: list[tuple[int, int, npt.NDArray[Any], Words]] = []
+        done = 0
+        while done < len(tasks):
+            end, most, leaves = _run(tiles.bounds, heap, todo, done, len(tasks), _TILE_ROWS)
+            numbers, lengths = np.empty(most, np.uint16), np.empty(leaves, np.int64)
+            keys = (_address(rows.upper), _address(rows.lower), fields)
+            output = (_address(sizes), _address(numbers), _address(lengths))
+            _run(tiles.collect, heap, *keys, *buffers, todo, done, end, *output)
+            collected.append((done, end, numbers, lengths))
+            done = end
+        joined = np.concatenate([[0], np.cumsum(sizes)])
+        slots = np.empty(int(joined[-1]), np.int32)
+        places = joined[:-1].copy()
+        _run(scan.move_rows, offsets, out, slots, places)
+        for start, end, numbers, lengths in collected:
+            output = (_address(numbers), _address(lengths), _address(places))
+            _run(tiles.place, heap, todo, start, end, *output, _address(slots))
+        return joined, slots
 
     @staticmethod
     def _more(buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -50,6 +50,8 @@ FIRST_ROWS = 4
 
 #: Rows a bucket keeps in its mixed group before rows with the same fields get a group of their own columns.
 MIXED_ROWS = 16
+#: Rows from which on a group is matched leaf by leaf for a whole batch, instead of record by record.
+LARGE = 8192
 #: Clauses that share an equality before the second equality of a clause joins its key.
 CROWDED = 64
 #: Pairs of fields that may serve as keys: each is one more look-up for every record that has both.

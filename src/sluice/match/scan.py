@@ -20,12 +20,14 @@ from sluice.match.layout import (
     G_NEXT,
     G_PENDING,
     G_REST,
+    G_ROWS,
     G_SORTED,
     KEY_PAIR,
     KEY_RANGE,
     KEY_SINGLE,
     L_CAPACITY,
     L_ROWS,
+    LARGE,
     LEAF,
     LIST,
     MASK,
@@ -40,8 +42,9 @@ from sluice.match.layout import (
 )
 from sluice.match.pointers import int32s, int64s, prefetch, uint8s
 
-# Positions in the cursor of a scan: matches and candidates written, whether there was no room, and how much room there is.
-WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM = range(5)
+# Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
+# the same for the tasks that a batch leaves for later.
+WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM, TASKS, TASK_ROOM = range(7)
 
 
 @njit(cache=True)
@@ -95,17 +98,11 @@ def _scan_rest(mem, lists, rows, upper, lower, row, hit, picked):
 @njit(cache=True)
 def _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates, cursor, event):
     """Writes the rows of a group that match: slots to `out`, or (event, entry) to `candidates` if Python must look."""
-    columns, dynamic = mem[group + G_COLUMNS], mem[group + G_DYNAMIC]
-    rest = 1 + 2 * columns + dynamic if mem[group + G_REST] else 0
+    if not has_values(mem, group, upper, row):
+        return
     is_sorted = mem[group + G_SORTED]
-    highest, lowest = np.int64(0), np.int64(0)
-    if not dynamic:
-        for c in range(columns):
-            word = mem[group + G_FIELDS + c]
-            if upper[row + (word >> 2)] == (0 if word & 3 == MASK else MISSING):
-                return
-        first = row + (mem[group + G_FIELDS] >> 2)
-        highest, lowest = upper[first], lower[first]
+    first = row + (mem[group + G_FIELDS] >> 2)
+    highest, lowest = upper[first], lower[first]
     entry = mem[group + G_DIRECTORY]
     for _ in range(mem[group + G_LEAVES]):
         if is_sorted:
@@ -120,17 +117,7 @@ def _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates
         if cursor[WRITTEN] + rows > cursor[ROOM] or cursor[PENDING] + rows > cursor[PENDING_ROOM]:
             cursor[FULL] = 1
             return
-        if dynamic:
-            _scan_mixed(mem, base, capacity, rows, upper, lower, row, hit)
-        else:
-            for c in range(columns):
-                word = mem[group + G_FIELDS + c]
-                at = row + (word >> 2)
-                _scan_column(
-                    mem, base + capacity * (1 + 2 * c), capacity, rows, word & 3, upper[at], lower[at], hit, c == 0
-                )
-        if rest:
-            _scan_rest(mem, base + capacity * rest, rows, upper, lower, row, hit, picked)
+        scan_leaf(mem, group, leaf, upper, lower, row, hit, picked)
         if mem[group + G_PENDING]:
             k, entries = cursor[PENDING], 2 * base + capacity
             for i in range(rows):
@@ -138,7 +125,34 @@ def _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates
                 k += hit[i]
             cursor[PENDING] = k
         else:
-            cursor[WRITTEN] = _write_hits(m32, 2 * base, rows, hit, out, cursor[WRITTEN])
+            cursor[WRITTEN] = write_hits(m32, 2 * base, rows, hit, out, cursor[WRITTEN])
+
+
+@njit(cache=True)
+def has_values(mem, group, upper, row):
+    """Whether a record has a value for every column of a group."""
+    for c in range(0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]):
+        word = mem[group + G_FIELDS + c]
+        if upper[row + (word >> 2)] == (0 if word & 3 == MASK else MISSING):
+            return False
+    return True
+
+
+@njit(cache=True)
+def scan_leaf(mem, group, leaf, upper, lower, row, hit, picked):
+    """Which rows of a leaf hold for a record: `hit` is 1 for those and 0 for the others."""
+    columns, dynamic = mem[group + G_COLUMNS], mem[group + G_DYNAMIC]
+    rows, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
+    if dynamic:
+        _scan_mixed(mem, base, capacity, rows, upper, lower, row, hit)
+    else:
+        for c in range(columns):
+            word = mem[group + G_FIELDS + c]
+            at, start = row + (word >> 2), base + capacity * (1 + 2 * c)
+            _scan_column(mem, start, capacity, rows, word & 3, upper[at], lower[at], hit, c == 0)
+    if mem[group + G_REST]:
+        lists = base + capacity * (1 + 2 * columns + dynamic)
+        _scan_rest(mem, lists, rows, upper, lower, row, hit, picked)
 
 
 @njit(cache=True)
@@ -175,7 +189,7 @@ def _scan_column(mem, start, capacity, rows, kind, upper, lower, hit, first):
 
 
 @njit(cache=True)
-def _write_hits(m32, slots, rows, hit, out, written):
+def write_hits(m32, slots, rows, hit, out, written):
     """Appends the slots of the rows that were hit: each is written, and stays if the next one does not overwrite it."""
     source, k = np.uint64(slots), np.uint64(written)
     for i in range(np.uint64(rows)):
@@ -244,8 +258,11 @@ def _note(mem, slot, found, count):
 
 
 @njit(cache=True)
-def _match_event(mem, m32, upper, lower, row, hit, picked, found, out, candidates, cursor, event):
-    """All rows that one record satisfies; its keys begin at `row` of `upper` and `lower`."""
+def _match_event(mem, m32, upper, lower, row, hit, picked, found, out, candidates, cursor, tasks, event):
+    """All rows that one record satisfies; its keys begin at `row` of `upper` and `lower`.
+
+    A large group is only noted as a task, if there is room for it: see `sluice.match.tiles`.
+    """
     count = _probe(mem, upper, lower, row, found)
     for i in range(count):
         leaf = mem[mem[found[i] + G_DIRECTORY] + 2]
@@ -255,7 +272,12 @@ def _match_event(mem, m32, upper, lower, row, hit, picked, found, out, candidate
     for i in range(count):
         group = found[i]
         while group != 0:
-            _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates, cursor, event)
+            at = cursor[TASKS]
+            if mem[group + G_ROWS] >= LARGE and at < cursor[TASK_ROOM] and not mem[group + G_PENDING]:
+                tasks[2 * at], tasks[2 * at + 1] = group, event
+                cursor[TASKS] = at + 1
+            else:
+                _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates, cursor, event)
             group = mem[group + G_NEXT]
 
 
@@ -273,7 +295,7 @@ def match_record(place):
     out, candidates, cursor = int32s(given[9]), int64s(given[10]), int64s(given[11])
     cursor[WRITTEN] = cursor[PENDING] = cursor[FULL] = 0
     _turn(keys, numbers, given[5])
-    _match_event(mem, m32, keys, keys, 0, hit, picked, found, out, candidates, cursor, 0)
+    _match_event(mem, m32, keys, keys, 0, hit, picked, found, out, candidates, cursor, candidates, 0)
     if cursor[FULL]:
         _turn(keys, numbers, given[5])
     else:
@@ -290,19 +312,19 @@ def _turn(keys, numbers, count):
 
 
 @njit(cache=True)
-def match_rows(heap, upper, lower, fields, hit, picked, found, out, candidates, cursor, offsets, count, start):
+def match_rows(heap, upper, lower, fields, hit, picked, found, out, candidates, cursor, tasks, offsets, count, start):
     """Matches records of `fields` keys each, from `start` on; returns the first one not done for want of room.
 
     All arguments but the counts are addresses.
     """
     mem, m32, state, ends = int64s(heap), int32s(heap), int64s(cursor), int64s(offsets)
     high, low, slots, pending = int64s(upper), int64s(lower), int32s(out), int64s(candidates)
-    hits, rows, groups = uint8s(hit), int64s(picked), int64s(found)
+    hits, rows, groups, later = uint8s(hit), int64s(picked), int64s(found), int64s(tasks)
     for event in range(start, count):
-        written, waiting = state[WRITTEN], state[PENDING]
-        _match_event(mem, m32, high, low, event * fields, hits, rows, groups, slots, pending, state, event)
+        written, waiting, left = state[WRITTEN], state[PENDING], state[TASKS]
+        _match_event(mem, m32, high, low, event * fields, hits, rows, groups, slots, pending, state, later, event)
         if state[FULL]:
-            state[WRITTEN], state[PENDING], state[FULL] = written, waiting, 0
+            state[WRITTEN], state[PENDING], state[TASKS], state[FULL] = written, waiting, left, 0
             return event
         ends[event + 1] = state[WRITTEN]
     return count
@@ -325,3 +347,12 @@ def merge_rows(offsets, out, events, slots):
             c += 1
         total[event + 1] = k
     return total, joined
+
+
+@njit(cache=True)
+def move_rows(offsets, out, slots, places):
+    """Copies the matches of each record to where `places` says, and moves `places` behind them."""
+    for event in range(places.shape[0]):
+        for i in range(offsets[event], offsets[event + 1]):
+            slots[places[event]] = out[i]
+            places[event] += 1

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from sluice.match.layout import LARGE
 from sluice.match.matcher import Matcher
 
 _HERE = Path(__file__).parent
-_SOURCES = ("access", "cover", "groups", "heap", "layout", "pointers", "rows", "scan")
+_SOURCES = ("access", "cover", "groups", "heap", "layout", "pointers", "rows", "scan", "tiles")
 
 
 def refresh(cache: Path) -> bool:
@@ -38,6 +39,8 @@ def warm() -> None:
     matcher.covered("a > 0")
     for id in (0, 1, 2):
         matcher.remove(id)
+    matcher.load((id, f"a > {id} AND b > {id}") for id in range(2 * LARGE))
+    matcher.match_batch([{"a": 3, "b": 3}])
 
 
 if __name__ == "__main__":
