@@ -271,6 +271,27 @@ def test_covering_takes_texts_filters_and_subscriptions() -> None:
     assert matcher.merge_candidates("a < 7") == [id]
 
 
+@pytest.mark.parametrize(
+    ("query", "stored"),
+    [
+        ("s > 2.5 OR s < 'abc'", "s > 3"),  # one interval that goes from numbers into strings
+        ("s > '' OR s < X'ff'", "s = 'x'"),
+        ("t <= TIMESTAMP '1969-12-31 23:59:59.999999'", "t < TIMESTAMP '1970-01-01'"),  # nothing lies between
+        ("t > TIMESTAMP '1970-01-01'", "t >= TIMESTAMP '1970-01-01 00:00:00.000001'"),
+        ("n > 9007199254740992", "n >= 9007199254740993"),
+        ("n >= 0.1", "n > 0.1"),
+        ("s >= 'x'", "s = 'x'"),
+        ("s > 'abcdefgh'", "s > 'abcdefgi'"),
+    ],
+)
+def test_covering_at_the_ends(query: str, stored: str) -> None:
+    for a, b in ((query, stored), (stored, query), (query, query)):
+        matcher = sluice.Matcher()
+        id = matcher.add(b)
+        assert matcher.covered(a) == naive.covered(sluice.parse(a), {id: sluice.parse(b)})
+        assert matcher.covering(a) == naive.covering(sluice.parse(a), {id: sluice.parse(b)})
+
+
 def test_nothing_is_covered_by_all() -> None:
     matcher = sluice.Matcher()
     some, none = matcher.add("a = 1"), matcher.add("a = 1 AND a = 2")

@@ -103,12 +103,15 @@ def string_bit(entry: NameFields, number: int | None) -> int:
 
 
 def _encode_arrow(batch: pa.RecordBatch, fields: Fields) -> Rows:
-    writer = _ColumnWriter(batch, fields)
     columns = _columns(batch, fields)
+    maps = tuple(f"{name}." for name, column in columns.items() if pa.types.is_map(column.type))
+    if maps and any(name.startswith(maps) for name in fields.by_name):
+        return _encode_records(list(from_arrow(batch)), fields)  # the keys of a map are not columns
+    writer = _ColumnWriter(batch, fields)
     for name, entry in fields.by_name.items():
         column = columns.get(name)
         if column is not None:
-            writer.write(entry, column)
+            writer.write(name, entry, column)
     return _rows(writer.upper, writer.below, lambda row: next(from_arrow(batch.slice(row, 1))))
 
 
@@ -136,7 +139,7 @@ class _ColumnWriter:
         self.upper[:] = fields.defaults
         self.below: list[Below] = []
 
-    def write(self, entry: NameFields, column: pa.Array) -> None:
+    def write(self, name: str, entry: NameFields, column: pa.Array) -> None:
         if pa.types.is_dictionary(column.type) and not _is_string(column.type.value_type):
             column = column.dictionary_decode()
         kind = column.type
@@ -151,7 +154,7 @@ class _ColumnWriter:
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             self._times(entry, column)
         else:
-            self._values(entry, column)
+            self._values(name, entry, column)
 
     def _kinds(self, entry: NameFields, column: pa.Array, codes: Words | int) -> None:
         if entry.kind:
@@ -213,11 +216,11 @@ class _ColumnWriter:
             valid = None if column.null_count == 0 else _valid(column)
             self._put(entry.time, valid, np.asarray(micros.fill_null(0)))
 
-    def _values(self, entry: NameFields, column: pa.Array) -> None:
+    def _values(self, name: str, entry: NameFields, column: pa.Array) -> None:
         """Any other type, value by value, as a Python record would be read."""
-        for row, record in enumerate(from_arrow(pa.RecordBatch.from_arrays([column], ["x"]))):
-            if "x" in record:
-                self._value(entry, row, record["x"])
+        for row, record in enumerate(from_arrow(pa.RecordBatch.from_arrays([column], [name]))):
+            if name in record:
+                self._value(entry, row, record[name])
 
     def _value(self, entry: NameFields, row: int, value: Value) -> None:
         key = write_value(self.upper[row], entry, value, self.fields)

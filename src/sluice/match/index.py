@@ -131,7 +131,7 @@ class Index:
         if self.free_entries:
             return self.free_entries.pop()
         if self.entries == len(self.places):
-            larger = np.zeros(2 * len(self.places), np.int64)
+            larger = np.zeros(max(1024, 2 * len(self.places)), np.int64)
             larger[: self.entries] = self.places
             self.places = larger
         self.entries += 1

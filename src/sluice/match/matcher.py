@@ -37,6 +37,7 @@ from sluice.model.values import Kind
 Offsets = npt.NDArray[np.int64]
 MAX_ID = 2**31 - 1
 _CHUNK = 16_384
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _NUMBER, _STRING = KIND_CODES[Kind.NUMBER], KIND_CODES[Kind.STRING]
 
 
@@ -240,7 +241,7 @@ class Matcher:
             slot = self._top
             self._top += 1
             if slot == len(self._ids):
-                self._ids = np.concatenate([self._ids, np.full(len(self._ids), -1, np.int32)])
+                self._ids = np.concatenate([self._ids, np.full(max(1024, len(self._ids)), -1, np.int32)])
         if self._slots is None and slot != id:
             used = self._ids[: self._top]
             self._slots = {slot: slot for slot in np.flatnonzero(used >= 0).tolist()}
@@ -282,30 +283,35 @@ class Matcher:
         for name, value in record.items():
             entry = fields.get(name)
             kind = type(value)
-            if kind is str:
-                if entry is not None:
-                    number = symbols.get(value)
-                    if entry.symbol and number is not None:
-                        longs[entry.symbol] = number
-                    if entry.mask:
-                        bit = entry.bits.get(number)
-                        longs[entry.mask] = OTHER_BIT if bit is None else 1 << bit
-                    if entry.string:
-                        longs[entry.string] = text_key(utf8(value))
-                    if entry.kind:
-                        longs[entry.kind] = _STRING
+            if entry is None:
+                if kind in _PLAIN and type(name) is str:
+                    continue
+            elif kind is str:
+                number = symbols.get(value)
+                if entry.symbol and number is not None:
+                    longs[entry.symbol] = number
+                if entry.mask:
+                    bit = entry.bits.get(number)
+                    longs[entry.mask] = OTHER_BIT if bit is None else 1 << bit
+                if entry.string:
+                    longs[entry.string] = text_key(utf8(value))
+                if entry.kind:
+                    longs[entry.kind] = _STRING
+                continue
             elif (kind is float and value == value) or (kind is int and -EXACT <= value <= EXACT):
-                if entry is not None:
-                    if entry.number:
-                        doubles[entry.number] = value + 0.0
-                    if entry.kind:
-                        longs[entry.kind] = _NUMBER
+                if entry.number:
+                    doubles[entry.number] = value + 0.0
+                if entry.kind:
+                    longs[entry.kind] = _NUMBER
+                continue
             elif kind is bool:
-                if entry is not None and entry.kind:
+                if entry.kind:
                     longs[entry.kind] = FALSE_CODE + value
-            elif value is not None:
-                index.words[:] = self._fields.defaults
-                return False
+                continue
+            elif value is None:
+                continue
+            index.words[:] = self._fields.defaults
+            return False
         return True
 
     def match_batch(self, batch: pa.RecordBatch | Sequence[object]) -> tuple[Offsets, Ids]:
@@ -501,7 +507,12 @@ def _parse_row(id: object, text: object) -> Subscription:
 def _pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """The rows of a table as pairs of id and text."""
     if not isinstance(table, pa.Table | pa.RecordBatch):
-        yield from table
+        if not isinstance(table, Iterable):
+            raise MatcherError(f"{table!r} is no table: give a pyarrow Table with columns `id` and `where`, or pairs")
+        for pair in table:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise MatcherError(f"{pair!r} is not a pair of id and text")
+            yield pair[0], pair[1]
         return
     missing = {"id", "where"} - set(table.schema.names)
     if missing:

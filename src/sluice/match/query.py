@@ -44,11 +44,9 @@ def _is_plain(side: Constraint) -> bool:
     kind = low[0]
     if side.cuts == ((kind,), (kind + 1,)):
         return False  # whole kinds are not intervals of keys
-    if kind == Kind.NUMBER and high[0] in (kind, kind + 1):
+    if kind == Kind.NUMBER and (high[0] == kind or high == (kind + 1,)):
         return all(len(cut) == 1 or abs(cut[1]) < EXACT for cut in side.cuts)
-    if kind == Kind.STRING:
-        return len(side.points() or ()) == 1
-    return kind == Kind.TIMESTAMP and high[0] in (kind, kind + 1)
+    return kind == Kind.STRING and len(side.points() or ()) == 1
 
 
 def _first_piece(side: Ordered) -> Ordered:

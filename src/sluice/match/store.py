@@ -18,6 +18,8 @@ from sluice.match import layout
 #: Raised whenever the layout of the heap changes: an older file is refused, not misread.
 VERSION = 1
 _ARRAYS = ("heap", "places", "owner", "ids")
+#: What else belongs to a saved matcher.
+STATE = ("fields", "free", "free_entries", "entries", "confirm", "identity")
 
 
 def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state: dict[str, Any]) -> None:
@@ -25,14 +27,14 @@ def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        sizes = {}
+        kinds = {}
         for name in _ARRAYS:
             np.save(temporary / f"{name}.npy", arrays[name])
-            sizes[name] = len(arrays[name])
+            kinds[name] = [len(arrays[name]), str(arrays[name].dtype)]
         table = pa.table({"text": texts})
         with pa.OSFile(str(temporary / "texts.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
-        state = {"version": VERSION, "sizes": sizes, **state}
+        state = {"version": VERSION, "arrays": kinds, **state}
         (temporary / "state.json").write_text(json.dumps(state))
         # Whoever has the old files mapped keeps them; at no time is there less than one whole matcher on the disk.
         old = temporary.with_name(f"{temporary.name}-old")
@@ -50,18 +52,17 @@ def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, dict[str, A
         state = json.loads((path / "state.json").read_text())
     except (OSError, ValueError) as error:
         raise MatcherError(f"{path} is not a saved matcher ({error}): save one there first") from None
-    if state.get("version") != VERSION:
+    if not isinstance(state, dict) or state.get("version") != VERSION:
         raise MatcherError(f"{path} was saved by another version of Sluice: load the subscriptions again and save")
     try:
         arrays = {name: np.load(path / f"{name}.npy", mmap_mode="c") for name in _ARRAYS}
         texts = pa.ipc.open_file(pa.memory_map(str(path / "texts.arrow"))).read_all().column("text")
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
+        found = {name: [len(array), str(array.dtype)] for name, array in arrays.items()}
+    except (OSError, ValueError, EOFError, TypeError, KeyError, pa.ArrowException) as error:
         raise MatcherError(f"{path} is damaged ({error}): save it again") from None
-    for name, size in state["sizes"].items():
-        if len(arrays[name]) != size:
-            raise MatcherError(
-                f"{path} is damaged ({name}.npy has {len(arrays[name])} items, not {size}): save it again"
-            )
+    if found != state.get("arrays") or set(state) != {"version", "arrays", *STATE}:
+        raise MatcherError(f"{path} is damaged (its arrays are not the ones that were saved): save it again")
     if int(arrays["heap"][layout.TOP]) != len(arrays["heap"]):
         raise MatcherError(f"{path} is damaged (its heap does not end where it says): save it again")
-    return arrays, pa.concat_arrays(texts.chunks), state
+    packed = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_binary())
+    return arrays, packed, state
