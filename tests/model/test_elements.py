@@ -185,7 +185,7 @@ INNER = Residual(ElementTest("any", Attribute("tags"), Comparison("=", Attribute
             Elements("any", (nested("all", "parts", nested("any", "", Filter.of({"": at_least(3)}))),)),
             "exists(tags, e -> forall(e.parts, e1 -> exists(e1, e2 -> e2 >= 3)))",
         ),
-        (Elements("any", (Filter.of({}, (LARGE,)),)), "exists(tags, e -> ((e.price * e.qty) > 100))"),
+        (Elements("any", (Filter.of({}, (LARGE,)),)), "exists(tags, e -> (e.price * e.qty > 100))"),
         (Elements("all", (Filter.of({}, (INNER,)),)), "forall(tags, e -> NOT (exists(e.tags, e -> e = e.n)))"),
         (superset([]), "forall(tags, e -> true)"),
         (superset([1, 2]), "array_contains(tags, 1) AND array_contains(tags, 2)"),

@@ -100,6 +100,7 @@ class Matcher:
             text, subscription = subscription, parse(subscription)
         else:
             text = subscription.to_sql()
+            _parsed(text)  # the text is what is kept, so it must be one that can be read
         with self._lock:
             number = self._free_id() if id is None else id
             self._add_many([(number, text, subscription)])

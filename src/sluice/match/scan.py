@@ -78,6 +78,8 @@ def _scan_rest(mem, lists, rows, upper, lower, row, hit, picked):
     for i in range(rows):
         picked[count] = i
         count += np.int64(hit[i])
+    for j in range(count):
+        prefetch(mem, mem[lists + picked[j]])
     left = 0
     for j in range(count):
         i = picked[j]

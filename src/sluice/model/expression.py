@@ -318,6 +318,10 @@ def to_sql(node: Predicate | Expression) -> str:
     return _Writer(0).write(node)
 
 
+#: How strongly an operator binds.
+_WEIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+
+
 class _Writer:
     """Writes one scope: inside an element test, names are fields of its variable."""
 
@@ -334,9 +338,9 @@ class _Writer:
             case Parameter(index):
                 return f":{index}"
             case Arithmetic(op, left, right):
-                return f"{self._operand(left)} {op} {self._operand(right)}"
+                return f"{self._operand(left, _WEIGHT[op])} {op} {self._operand(right, _WEIGHT[op] + 1)}"
             case Minus(operand):
-                return f"- {self._operand(operand)}"
+                return f"- {self._operand(operand, _WEIGHT['-'] + 2)}"
             case And(items):
                 return " AND ".join(self._part(item) for item in items)
             case Or(items):
@@ -369,8 +373,10 @@ class _Writer:
             return name_sql(name)
         return f"{self.variable}.{name_sql(name)}" if name else self.variable
 
-    def _operand(self, node: Expression) -> str:
-        return f"({self.write(node)})" if isinstance(node, Arithmetic | Minus) else self.write(node)
+    def _operand(self, node: Expression, weight: int = 0) -> str:
+        """An operand, in brackets only if it binds less than its surroundings: a long sum must not nest."""
+        text = self.write(node)
+        return f"({text})" if isinstance(node, Arithmetic) and _WEIGHT[node.op] < weight else text
 
     def _part(self, node: Predicate) -> str:
         return f"({self.write(node)})" if isinstance(node, And | Or | Not) else self.write(node)
