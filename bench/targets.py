@@ -63,7 +63,7 @@ def _speed(run: Run, one: Ratio) -> Outcome:
     if times is None or peer is None:
         return Outcome(target, wanted, "not measured", None)
     sample = "" if peer.complete else f", sample of {peer.events:,}"
-    return Outcome(target, wanted, f"{times:.1f}× ({one.peer}: {peer.formulation}{sample})", times >= one.at_least)
+    return Outcome(target, wanted, f"{times:.2f}× ({one.peer}: {peer.formulation}{sample})", times >= one.at_least)
 
 
 def _counts(run: Run) -> Outcome:

@@ -12,6 +12,7 @@ from numba import njit
 from sluice.match.access import least, signature_of
 from sluice.match.heap import _C3, find, find_or_add, give, take
 from sluice.match.layout import (
+    COLUMN_ROWS,
     FIRST_ROWS,
     G_CAPACITY,
     G_COLUMNS,
@@ -244,7 +245,7 @@ def group_for(mem, slot, kind, tests, used, shares, pending, choice):
         signature = signature_of(tests, used)
         own = find_or_add(mem, tag * 16 + pending * 8 + KEY_SIGNATURE, first, with_signature(second, signature))
         mem[own + S_COUNT] += 1
-        if mem[own + S_GROUP] == 0 and mem[own + S_COUNT] >= MIXED_ROWS:
+        if mem[own + S_GROUP] == 0 and mem[own + S_COUNT] >= COLUMN_ROWS:
             slot = find(mem, tag, first, second)  # the table may have grown, and its slots moved
             columns = np.empty(open_tests, np.int64)
             columns[0] = primary

@@ -48,8 +48,10 @@ LEAF = 4
 LEAF_ROWS = 1024
 FIRST_ROWS = 4
 
-#: Rows a bucket keeps in its mixed group before rows with the same fields get a group of their own columns.
-MIXED_ROWS = 16
+#: Rows a bucket keeps in its mixed group before it looks for rows that test the same fields.
+MIXED_ROWS = 64
+#: Such rows, from which on they get a group of their own: each group is a few cache lines to visit, however small.
+COLUMN_ROWS = 128
 #: Rows from which on a group is matched leaf by leaf for a whole batch, instead of record by record.
 LARGE = 8192
 #: Clauses that share an equality before the second equality of a clause joins its key.
