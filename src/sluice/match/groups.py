@@ -183,17 +183,18 @@ def new_group(mem, slot, signature, pending, dynamic, rest, tests, columns, coun
 
 
 @njit(cache=True)
-def mixed_group(mem, slot, pending, dynamic, rest, tests, primary):
-    """The bucket's group for rows of any fields, made if there is none."""
-    field = np.int64(-1) if dynamic else -2 - tests[primary, 0]
+def mixed_group(mem, slot, pending, dynamic, rest, tests, columns):
+    """The bucket's group for rows of any fields behind the same columns, made if there is none."""
+    name = np.int64(-1)
+    if not dynamic:
+        for c in range(columns.shape[0]):
+            name -= (tests[columns[c], 0] + 1) << (24 * c)
     group = mem[slot + S_GROUP]
     while group != 0:
-        if mem[group + G_SIGNATURE] == field and mem[group + G_PENDING] == pending and mem[group + G_REST] == rest:
+        if mem[group + G_SIGNATURE] == name and mem[group + G_PENDING] == pending and mem[group + G_REST] == rest:
             return group
         group = mem[group + G_NEXT]
-    columns = np.empty(1, np.int64)
-    columns[0] = primary
-    return new_group(mem, slot, field, pending, dynamic, rest, tests, columns, 1)
+    return new_group(mem, slot, name, pending, dynamic, rest, tests, columns, max(1, columns.shape[0]))
 
 
 @njit(cache=True)
@@ -261,13 +262,16 @@ def group_for(mem, slot, kind, tests, used, shares, pending, choice):
                 return mem[own + S_GROUP], columns
         slot = find(mem, tag, first, second)
     dynamic = 0 if kind == KEY_RANGE else 1
-    columns = np.empty(0, np.int64)
-    rest = 1 if open_tests > 0 else 0
-    if open_tests > lists:
-        columns = np.empty(1, np.int64)
-        columns[0] = primary
-        rest = 1 if open_tests > 1 else 0
-    return mixed_group(mem, slot, pending, dynamic, rest, tests, primary), columns
+    count = min(1, open_tests - lists)
+    if kind == KEY_RANGE and open_tests - lists > 1 and _rows_in_mixed(mem, slot) >= LEAF_ROWS:
+        count = 2  # intervals alone let much through, and what they let through is tested row by row
+    columns = np.empty(count, np.int64)
+    taken = used.copy()
+    for c in range(count):
+        columns[c] = primary if c == 0 else least(tests, taken, shares)
+        taken[columns[c]] = True
+    rest = 1 if open_tests > count else 0
+    return mixed_group(mem, slot, pending, dynamic, rest, tests, columns), columns
 
 
 @njit(cache=True)

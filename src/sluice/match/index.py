@@ -19,6 +19,7 @@ from sluice.match.cover import covered
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
 from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
+from sluice.match.reserve import Reserve
 from sluice.match.rows import insert, remove
 
 _FIRST_WORDS = 256 * 1024
@@ -34,8 +35,11 @@ class Index:
 
     def __init__(self, fields: Fields, heap: Words | None = None, places: Words | None = None) -> None:
         self.fields = fields
+        #: Where the heap grows; none as long as it is a file that was opened.
+        self._reserve: Reserve | None = None
         if heap is None:
-            heap = np.zeros(_FIRST_WORDS, np.int64)
+            self._reserve = Reserve(8 * _FIRST_WORDS)
+            heap = self._reserve.words[:_FIRST_WORDS]
             heap[TOP] = HEADER
         self.heap = heap
         self.places = np.zeros(1024, np.int64) if places is None else places
@@ -138,14 +142,13 @@ class Index:
         return self.entries - 1
 
     def _grow(self) -> None:
-        """More room at the end of the heap. Where the heap is ours the system moves pages instead of copying them."""
+        """More room at the end of the heap, which stays where it is unless it is a file or its reserve is used up."""
         words = len(self.heap) + max(len(self.heap) // 2, _FIRST_WORDS)
-        if self.heap.base is None and self.heap.flags.owndata:
-            self.heap.resize(words, refcheck=False)
-        else:
-            larger = np.zeros(words, np.int64)
-            larger[: len(self.heap)] = self.heap
-            self.heap = larger
+        if self._reserve is None or not self._reserve.grow_to(words):
+            self._reserve = Reserve(8 * words)
+            self._reserve.grow_to(words)
+            self._reserve.words[: len(self.heap)] = self.heap
+        self.heap = self._reserve.words[:words]
         self._note_addresses()
 
     def _note_addresses(self) -> None:

@@ -7,8 +7,10 @@ answer is always that of `sluice.match.naive`. All methods may be called from se
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -36,7 +38,7 @@ from sluice.model.values import Kind
 
 Offsets = npt.NDArray[np.int64]
 MAX_ID = 2**31 - 1
-_CHUNK = 16_384
+_CHUNK = 4_096
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _NUMBER, _STRING = KIND_CODES[Kind.NUMBER], KIND_CODES[Kind.STRING]
 
@@ -148,7 +150,7 @@ class Matcher:
         >>> matcher.load([(1, "price > 3"), (2, "symbol = 'IBM'")])
         2
         """
-        with self._lock:
+        with self._lock, _no_collection():
             before = self._count
             added: list[int] = []
             try:
@@ -478,6 +480,18 @@ class Matcher:
             used = np.flatnonzero(matcher._ids >= 0).tolist()
             matcher._slots = {int(matcher._ids[slot]): slot for slot in used}
         return matcher
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector: it would look for cycles, of which there are none, through every filter just made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @lru_cache(maxsize=8_192)

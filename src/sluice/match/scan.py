@@ -33,7 +33,6 @@ from sluice.match.layout import (
     MASK,
     MISSING,
     PAIRS,
-    RANGE,
     RANGES,
     S_GROUP,
     SINGLES,
@@ -162,12 +161,11 @@ def _scan_mixed(mem, base, capacity, rows, upper, lower, row, hit):
     """The first test of each row of a leaf, whatever its field."""
     low, high, words = np.uint64(base + capacity), np.uint64(base + 2 * capacity), np.uint64(base + 3 * capacity)
     for i in range(np.uint64(rows)):
-        word = mem[words + i]
+        word, first = mem[words + i], mem[low + i]
         at = np.uint64(row + (word >> 2))
-        if word & 3 == RANGE:
-            hit[i] = (mem[low + i] <= upper[at]) & (lower[at] <= mem[high + i])
-        else:
-            hit[i] = mem[low + i] & upper[at] != 0
+        inside = (first <= upper[at]) & (lower[at] <= mem[high + i])
+        common = first & upper[at] != 0
+        hit[i] = common if word & 3 == MASK else inside
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, assert_never, cast
 
 from sluice.errors import LimitError
-from sluice.limits import MAX_DIGITS, MAX_FILTERS
+from sluice.limits import MAX_FILTERS
 from sluice.model import ordered, registry
 from sluice.model.constraint import Atom, Constraint, Negation, all_of
 from sluice.model.elements import Elements
@@ -254,6 +254,7 @@ def _scalar(node: Expression, constants: Constants) -> Scalar | None:
     """A constant as a value: a SQL decimal is the integer it is, or else the nearest double, as for Spark beside doubles."""
     value = _constant(node, constants)
     if isinstance(value, Decimal):
-        whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()
-        return int(value) if whole else float(value)
+        near = float(value)
+        whole = near.is_integer() and value == value.to_integral_value()
+        return int(value) if whole else near
     return value  # type: ignore[no-any-return]
