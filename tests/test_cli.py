@@ -338,14 +338,6 @@ class TestLivePipe:
         assert self.answer(live, b'{"symbol": "IBM"}\n') == {"notification": 0, "ids": [7]}
         assert self.answer(live, b'{"price": 1}\n{"price": 121}\n') == {"notification": 2, "ids": ["zoe"]}
 
-    def test_control_c_in_a_kernel(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        error = SystemError("returned a result with an exception set")
-        monkeypatch.setattr("sluice.parse", lambda _: (_ for _ in ()).throw(error))
-        with pytest.raises(SystemError):
-            main(["explain", "true"])
-        error.__cause__ = KeyboardInterrupt()
-        assert run("explain", "true") == (130, "", "")
-
     def test_control_c(self, live: subprocess.Popen[bytes]) -> None:
         self.answer(live, b'{"symbol": "IBM"}\n')
         live.send_signal(signal.SIGINT)

@@ -501,3 +501,22 @@ def test_boxes_of_one_subscription_count_once() -> None:
     assert matched(matcher, {"a": 2, "b": 2, "s": "x", "c": "q"}) == [id]
     record = pa.RecordBatch.from_pylist([{"a": 2, "b": 2, "s": "x", "c": "q"}] * 2)
     assert matcher.match_batch(record)[1].tolist() == [id, id]
+
+
+def test_control_c_in_a_kernel_arrives_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrapper of a compiled function turns it into a SystemError; any other SystemError stays one."""
+    error = SystemError("returned a result with an exception set")
+
+    def interrupted(*_: object) -> None:
+        raise error
+
+    matcher = Matcher()
+    matcher.add("a = 1")
+    monkeypatch.setattr("sluice.match.scan.match_rows", interrupted)
+    with pytest.raises(SystemError):
+        matcher.match_batch([{"a": 1}])
+    error.__cause__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        matcher.match_batch([{"a": 1}])
+    monkeypatch.undo()
+    assert matcher.match_batch([{"a": 1}])[1].tolist() == [0]
