@@ -510,7 +510,7 @@ def test_control_c_in_a_kernel_arrives_as_itself(monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object) -> None:
         raise error
 
-    matcher = Matcher()
+    matcher = sluice.Matcher()
     matcher.add("a = 1")
     monkeypatch.setattr("sluice.match.scan.match_rows", interrupted)
     with pytest.raises(SystemError):
