@@ -40,6 +40,7 @@ from sluice.match.layout import (
     TABLE,
 )
 from sluice.match.pointers import int32s, int64s, prefetch, uint8s
+from sluice.match.vectors import AVAILABLE, STEP, in_mask, in_range, pack
 
 # Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
 # the same for the tasks that a batch leaves for later.
@@ -101,6 +102,7 @@ def _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates
     """Writes the rows of a group that match: slots to `out`, or (event, entry) to `candidates` if Python must look."""
     if not has_values(mem, group, upper, row):
         return
+    packed = AVAILABLE and not (mem[group + G_DYNAMIC] or mem[group + G_REST] or mem[group + G_PENDING])
     is_sorted = mem[group + G_SORTED]
     first = row + (mem[group + G_FIELDS] >> 2)
     highest, lowest = upper[first], lower[first]
@@ -118,6 +120,9 @@ def _scan_group(mem, m32, group, upper, lower, row, hit, picked, out, candidates
         if cursor[WRITTEN] + rows > cursor[ROOM] or cursor[PENDING] + rows > cursor[PENDING_ROOM]:
             cursor[FULL] = 1
             return
+        if packed:
+            cursor[WRITTEN] = _pack_leaf(mem, m32, group, leaf, upper, lower, row, out, cursor[WRITTEN])
+            continue
         scan_leaf(mem, group, leaf, upper, lower, row, hit, picked)
         if mem[group + G_PENDING]:
             k, entries = cursor[PENDING], 2 * base + capacity
@@ -154,6 +159,34 @@ def scan_leaf(mem, group, leaf, upper, lower, row, hit, picked):
     if mem[group + G_REST]:
         lists = base + capacity * (1 + 2 * columns + dynamic)
         _scan_rest(mem, lists, rows, upper, lower, row, hit, picked)
+
+
+@njit(cache=True)
+def _pack_leaf(mem, m32, group, leaf, upper, lower, row, out, written):
+    """Appends the slots of the rows of a leaf that hold, many rows in one step. For groups of nothing but columns."""
+    columns = mem[group + G_COLUMNS]
+    rows, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
+    whole = rows - rows % STEP
+    for i in range(0, whole, STEP):
+        bits = np.uint16(0xFFFF)
+        for c in range(columns):
+            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
+            at = row + (word >> 2)
+            if word & 3 == MASK:
+                bits &= in_mask(mem, low, upper[at])
+            else:
+                bits &= in_range(mem, low, low + capacity, upper[at], lower[at])
+        written += pack(m32, 2 * base + i, bits, out, written)
+    for i in range(whole, rows):
+        holds = np.int64(1)
+        for c in range(columns):
+            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
+            at = row + (word >> 2)
+            inside = np.int64((mem[low] <= upper[at]) & (lower[at] <= mem[low + capacity]))
+            holds &= np.int64(mem[low] & upper[at] != 0) if word & 3 == MASK else inside
+        out[written] = m32[2 * base + i]
+        written += holds
+    return written
 
 
 @njit(cache=True)
