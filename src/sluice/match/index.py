@@ -21,11 +21,12 @@ from sluice.match.fields import Fields
 from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
 from sluice.match.reserve import Reserve
 from sluice.match.rows import insert, remove
+from sluice.match.vectors import STEP
 
 _FIRST_WORDS = 256 * 1024
 #: Large groups per record, on average, that a batch can put off; more are matched at once.
 _TASKS = 16
-#: Rows of large groups that are tested in one go; room for all of them is set aside, but only that of matches is touched.
+#: Rows of large groups that are tested in one go: a bit for each is kept until all are counted.
 _TILE_ROWS = 64 * 1024 * 1024
 Ids = npt.NDArray[np.int32]
 
@@ -222,18 +223,18 @@ class Index:
         done = 0
         while done < len(tasks):
             end, most, leaves = _run(tiles.bounds, heap, todo, done, len(tasks), _TILE_ROWS)
-            numbers, lengths = np.empty(most, np.uint16), np.empty(leaves, np.int64)
+            bits, counts = np.empty(most // STEP + leaves, np.uint16), np.empty(leaves, np.int64)
             keys = (_address(rows.upper), _address(rows.lower), fields)
-            output = (_address(sizes), _address(numbers), _address(lengths))
+            output = (_address(sizes), _address(bits), _address(counts))
             _run(tiles.collect, heap, *keys, *buffers, todo, done, end, *output)
-            collected.append((done, end, numbers, lengths))
+            collected.append((done, end, bits, counts))
             done = end
         joined = np.concatenate([[0], np.cumsum(sizes)])
         slots = np.empty(int(joined[-1]), np.int32)
         places = joined[:-1].copy()
         _run(scan.move_rows, offsets, out, slots, places)
-        for start, end, numbers, lengths in collected:
-            output = (_address(numbers), _address(lengths), _address(places))
+        for start, end, bits, counts in collected:
+            output = (_address(bits), _address(counts), _address(places))
             _run(tiles.place, heap, todo, start, end, *output, _address(slots))
         return joined, slots
 

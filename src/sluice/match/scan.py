@@ -164,29 +164,42 @@ def scan_leaf(mem, group, leaf, upper, lower, row, hit, picked):
 @njit(cache=True)
 def _pack_leaf(mem, m32, group, leaf, upper, lower, row, out, written):
     """Appends the slots of the rows of a leaf that hold, many rows in one step. For groups of nothing but columns."""
-    columns = mem[group + G_COLUMNS]
-    rows, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
+    rows, base = mem[leaf + L_ROWS], leaf + LEAF
     whole = rows - rows % STEP
     for i in range(0, whole, STEP):
-        bits = np.uint16(0xFFFF)
-        for c in range(columns):
-            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
-            at = row + (word >> 2)
-            if word & 3 == MASK:
-                bits &= in_mask(mem, low, upper[at])
-            else:
-                bits &= in_range(mem, low, low + capacity, upper[at], lower[at])
-        written += pack(m32, 2 * base + i, bits, out, written)
+        written += pack(m32, 2 * base + i, step_bits(mem, group, leaf, i, upper, lower, row), out, written)
     for i in range(whole, rows):
-        holds = np.int64(1)
-        for c in range(columns):
-            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
-            at = row + (word >> 2)
-            inside = np.int64((mem[low] <= upper[at]) & (lower[at] <= mem[low + capacity]))
-            holds &= np.int64(mem[low] & upper[at] != 0) if word & 3 == MASK else inside
         out[written] = m32[2 * base + i]
-        written += holds
+        written += row_bit(mem, group, leaf, i, upper, lower, row)
     return written
+
+
+@njit(cache=True)
+def step_bits(mem, group, leaf, i, upper, lower, row):
+    """Which of the rows of a step that begins with row i hold. For groups of nothing but columns."""
+    capacity, base = mem[leaf + L_CAPACITY], leaf + LEAF
+    bits = np.uint16(0xFFFF)
+    for c in range(mem[group + G_COLUMNS]):
+        word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
+        at = row + (word >> 2)
+        if word & 3 == MASK:
+            bits &= in_mask(mem, low, upper[at])
+        else:
+            bits &= in_range(mem, low, low + capacity, upper[at], lower[at])
+    return bits
+
+
+@njit(cache=True)
+def row_bit(mem, group, leaf, i, upper, lower, row):
+    """Whether row i holds, as 1 or 0. For groups of nothing but columns."""
+    capacity, base = mem[leaf + L_CAPACITY], leaf + LEAF
+    holds = np.int64(1)
+    for c in range(mem[group + G_COLUMNS]):
+        word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c) + i
+        at = row + (word >> 2)
+        inside = np.int64((mem[low] <= upper[at]) & (lower[at] <= mem[low + capacity]))
+        holds &= np.int64(mem[low] & upper[at] != 0) if word & 3 == MASK else inside
+    return holds
 
 
 @njit(cache=True)

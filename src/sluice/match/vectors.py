@@ -80,3 +80,16 @@ def pack(context: Any, m32: Any, slots: Any, bits: Any, out: Any, k: Any) -> Any
         return builder.zext(builder.call(declare(builder.module, count, "llvm.ctpop.i16"), [given[2]]), _I64)
 
     return signature, generate
+
+
+@intrinsic
+def ones(context: Any, bits: Any) -> Any:
+    """How many bits are set."""
+    signature = types.int64(types.uint16)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        declare: Any = cgutils.get_or_insert_function
+        count = declare(builder.module, ir.FunctionType(_I16, [_I16]), "llvm.ctpop.i16")
+        return builder.zext(builder.call(count, [given[0]]), _I64)
+
+    return signature, generate
