@@ -10,13 +10,21 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 #: Rows per step.
 STEP = 16
+
+
+def _features() -> str:
+    """The features of the processor that numba compiles for: this one, unless it was told another."""
+    told: str | None = getattr(config, "CPU_FEATURES", None)
+    return str(binding.get_host_cpu_features().flatten()) if told is None else told
+
+
 #: Whether the processor packs vectors in one instruction.
-AVAILABLE = bool(binding.get_host_cpu_features().get("avx512f", False))
+AVAILABLE = "+avx512f" in _features().split(",")
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _WORDS, _SLOTS, _FLAGS = ir.VectorType(_I64, STEP), ir.VectorType(_I32, STEP), ir.VectorType(ir.IntType(1), STEP)
