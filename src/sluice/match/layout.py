@@ -1,7 +1,8 @@
 """Where everything lies in the heap of the index: one array of 64-bit words that can be saved, mapped and shared as it is.
 
 The heap holds a hash table from *access keys* to *groups*, the groups with their *leaves*, and the leaves with their rows
-column by column. Addresses are word offsets into the heap, 0 meaning none. Only `sluice.match.scan` writes here.
+column by column. Addresses are word offsets into the heap, 0 meaning none. `heap.py`,
+`access.py`, `groups.py` and `rows.py` write here; `scan.py`, `tiles.py` and `cover.py` only read.
 """
 
 from __future__ import annotations
