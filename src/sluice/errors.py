@@ -36,6 +36,14 @@ class MatcherError(SluiceError):
     """A matcher was asked for what it cannot do: an unknown id, a damaged index file, a wrong table."""
 
 
+class ConfigurationError(SluiceError):
+    """Settings that contradict each other or name something that does not exist."""
+
+
+class ProtocolError(SluiceError):
+    """A peer or a program did what the protocol does not allow."""
+
+
 def _excerpt(text: str, position: int, width: int = 60) -> str:
     """The line of `text` around `position`, with a caret below it."""
     start = text.rfind("\n", 0, position) + 1

@@ -14,6 +14,9 @@ MAX_DEPTH = 64
 #: Intervals that one merged constraint may keep before an imperfect merge closes its smallest gaps.
 MAX_INTERVALS = 16
 
+#: Intervals of one attribute in a filter that routing has merged; what does not fit goes into further filters.
+MAX_MERGED_INTERVALS = 1_024
+
 #: Statement shapes kept by the parser: a shape is a few kilobytes, and real programs have a handful.
 MAX_SHAPES = 4_096
 

@@ -63,10 +63,16 @@ class Ordered(Constraint):
 
     def covers_set(self, other: Ordered) -> bool:
         """Whether every value of `other` is in here."""
+        mine, theirs = self.cuts, other.cuts
+        if len(mine) == 2 and len(theirs) == 2:
+            return bool(mine[0] <= theirs[0] and theirs[1] <= mine[1])
         return _combine(self.cuts, other.cuts, lambda a, b: b and not a) == ()
 
     def overlaps_set(self, other: Ordered) -> bool:
         """Whether some value is in both."""
+        mine, theirs = self.cuts, other.cuts
+        if len(mine) == 2 and len(theirs) == 2:
+            return bool(mine[0] < theirs[1] and theirs[0] < mine[1])
         return _combine(self.cuts, other.cuts, lambda a, b: a and b) != ()
 
     def intersection(self, other: Ordered) -> Ordered:
@@ -138,6 +144,21 @@ class Ordered(Constraint):
 
     def to_sql(self, name: str) -> str:
         return _SqlWriter(name_sql(name)).write(self)
+
+
+def union_of(sets: Iterable[Ordered]) -> Ordered:
+    """The union of many sets in one sweep.
+
+    >>> print(union_of([between(1, 3), equals(9), between(2, 5)]).to_sql("x"))
+    (x BETWEEN 1 AND 5 OR x = 9)
+    """
+    cuts: list[Cut] = []
+    for low, high in sorted(interval for each in sets for interval in each.intervals()):
+        if cuts and low <= cuts[-1]:
+            cuts[-1] = max(cuts[-1], high)
+        else:
+            cuts += (low, high)
+    return Ordered(tuple(cuts))
 
 
 def _combine(a: tuple[Cut, ...], b: tuple[Cut, ...], keep: Callable[[bool, bool], bool]) -> tuple[Cut, ...]:

@@ -1,0 +1,118 @@
+"""A set of filters under keys of the caller's, with the questions that routing asks: who matches, covers, is covered, overlaps?
+
+A handful of filters is asked one by one; beyond `SCAN_UP_TO` they move into a `Matcher`, whose indexes answer without
+looking at all of them. Answers come in the order in which the filters were added, whichever way they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from sluice.match.matcher import Matcher
+from sluice.model.notification import attributes
+from sluice.model.subscription import Subscription
+
+K = TypeVar("K", bound=Hashable)
+
+#: Up to this many filters a look at each of them is quicker than an index.
+SCAN_UP_TO = 24
+
+
+class FilterSet(Generic[K]):
+    """Filters by key.
+
+    >>> from sluice import parse
+    >>> filters = FilterSet[str]()
+    >>> filters.add("cheap", parse("price < 10"))
+    >>> filters.add("any", parse("price IS NOT NULL"))
+    >>> filters.covering(parse("price = 5")), filters.covered(parse("price < 20"))
+    (['cheap', 'any'], ['cheap'])
+    >>> filters.matching({"price": 50})
+    ['any']
+    """
+
+    __slots__ = ("_filters", "_keys", "_matcher", "_next", "_numbers")
+
+    def __init__(self) -> None:
+        self._filters: dict[K, Subscription] = {}
+        self._matcher: Matcher | None = None
+        self._numbers: dict[K, int] = {}
+        self._keys: dict[int, K] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._filters
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._filters)
+
+    def __getitem__(self, key: K) -> Subscription:
+        return self._filters[key]
+
+    def add(self, key: K, where: Subscription) -> None:
+        """Puts a filter under a new key."""
+        self._filters[key] = where
+        if self._matcher is not None:
+            self._index(key, where)
+        elif len(self._filters) > SCAN_UP_TO:
+            self._matcher = Matcher()
+            for each, filter in self._filters.items():
+                self._index(each, filter)
+
+    def remove(self, key: K) -> None:
+        """Takes the filter under a key away."""
+        del self._filters[key]
+        if self._matcher is not None:
+            number = self._numbers.pop(key)
+            del self._keys[number]
+            self._matcher.remove(number)
+
+    def _index(self, key: K, where: Subscription) -> None:
+        assert self._matcher is not None
+        self._matcher.add(where, id=self._next)
+        self._numbers[key] = self._next
+        self._keys[self._next] = key
+        self._next += 1
+
+    def matching(self, record: object) -> list[K]:
+        """The keys of the filters that a record satisfies."""
+        if self._matcher is not None:
+            return [self._keys[number] for number in sorted(self._matcher.match(record).tolist())]
+        flat = attributes(record)
+        return [key for key, where in self._filters.items() if any(box.matches(flat) for box in where.filters)]
+
+    def matching_each(self, records: Sequence[object]) -> list[list[K]]:
+        """The keys for each of many records."""
+        if self._matcher is None or len(records) == 1:
+            return [self.matching(record) for record in records]
+        offsets, numbers = self._matcher.match_batch(records)
+        ends, found = offsets.tolist(), numbers.tolist()
+        return [[self._keys[number] for number in sorted(found[ends[i] : ends[i + 1]])] for i in range(len(records))]
+
+    def covering(self, where: Subscription) -> list[K]:
+        """The keys of the filters that cover a filter."""
+        if self._matcher is not None:
+            return [self._keys[number] for number in self._matcher.covering(where)]
+        return [key for key, each in self._filters.items() if each.covers(where)]
+
+    def covered(self, where: Subscription) -> list[K]:
+        """The keys of the filters that a filter covers."""
+        if self._matcher is not None:
+            return [self._keys[number] for number in self._matcher.covered(where)]
+        return [key for key, each in self._filters.items() if where.covers(each)]
+
+    def overlapping(self, where: Subscription) -> list[K]:
+        """The keys of the filters that may match something that a filter matches."""
+        if self._matcher is not None:
+            return [self._keys[number] for number in self._matcher.overlapping(where)]
+        return [key for key, each in self._filters.items() if each.overlaps(where)]
+
+    def overlaps(self, where: Subscription) -> bool:
+        """Whether some filter may match something that a filter matches."""
+        if self._matcher is not None:
+            return self._matcher.overlaps(where)
+        return any(each.overlaps(where) for each in self._filters.values())

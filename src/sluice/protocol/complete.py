@@ -1,0 +1,153 @@
+"""From when on does a subscriber miss nothing? Acknowledgements that travel back along the tree (Tanner and Mühl), and caching.
+
+A version of a peer's table is acknowledged once every version that had to go onward because of it is. Versions count up, so
+a filter that was not sent on because another one covers it waits for the version that carried the other one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sluice.errors import ConfigurationError
+from sluice.protocol.export import Export
+from sluice.protocol.messages import Entry, Notification, NotificationId, Peer, Version
+
+
+class Completion:
+    """Which versions of one table are still to be acknowledged, and what each of them waits for."""
+
+    __slots__ = ("_owed",)
+
+    def __init__(self) -> None:
+        self._owed: dict[Peer, deque[tuple[Version, dict[Peer, int]]]] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anybody is owed an acknowledgement."""
+        return bool(self._owed)
+
+    def owe(self, peer: Peer, version: Version, exports: Iterable[tuple[Peer, Export]]) -> None:
+        """A peer is owed an acknowledgement of a version once what the others have been told by now is acknowledged."""
+        waits = {other: export.version.sequence for other, export in exports if other != peer and not export.is_settled}
+        self._owed.setdefault(peer, deque()).append((version, waits))
+
+    def await_also(self, peer: Peer, sequence: int) -> None:
+        """A new neighbour: what is not yet acknowledged waits for it too."""
+        for other, owed in self._owed.items():
+            if other != peer:
+                for _, waits in owed:
+                    waits[peer] = sequence
+
+    def forget(self, peer: Peer) -> None:
+        """A peer is gone: it is owed nothing, and nobody waits for it."""
+        self._owed.pop(peer, None)
+        for owed in self._owed.values():
+            for _, waits in owed:
+                waits.pop(peer, None)
+
+    def settle(self, exports: dict[Peer, Export]) -> Iterator[tuple[Peer, Version]]:
+        """The acknowledgements that are due now, the latest for each peer."""
+        for peer in list(self._owed):
+            owed = self._owed[peer]
+            due: Version | None = None
+            while owed and all(_reached(exports.get(other), sequence) for other, sequence in owed[0][1].items()):
+                due = owed.popleft()[0]
+            if not owed:
+                del self._owed[peer]
+            if due is not None:
+                yield peer, due
+
+    def clamp(self, exports: dict[Peer, Export]) -> None:
+        """Waits for nothing that was never sent: what damage may have left behind."""
+        for owed in self._owed.values():
+            for _, waits in owed:
+                for other in list(waits):
+                    export = exports.get(other)
+                    if export is None:
+                        del waits[other]
+                    else:
+                        waits[other] = min(waits[other], export.version.sequence)
+
+
+def _reached(export: Export | None, sequence: int) -> bool:
+    return export is None or export.acked >= sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """How much of the recent past a broker keeps.
+
+    With caches a subscriber also gets what was published between its request and its acknowledgement, as long as no broker on
+    the way saw more than `notifications` in that time and it took no longer than `seconds`.
+    """
+
+    notifications: int = 10_000
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.notifications < 1 or not self.seconds > 0:
+            raise ConfigurationError(
+                f"a cache of {self.notifications} notifications for {self.seconds} s keeps nothing: leave it out instead"
+            )
+
+
+class _Kept:
+    __slots__ = ("expires", "notification", "reached", "source")
+
+    def __init__(self, notification: Notification, source: Peer, expires: float) -> None:
+        self.notification = notification
+        self.source = source
+        self.expires = expires
+        self.reached: dict[Peer, None] = {}
+
+
+class Cache:
+    """The notifications that passed recently, and whom each has reached: none goes the same way twice."""
+
+    __slots__ = ("_config", "_kept")
+
+    def __init__(self, config: CacheConfig) -> None:
+        self._config = config
+        self._kept: OrderedDict[NotificationId, _Kept] = OrderedDict()
+
+    def keep(self, notification: Notification, source: Peer, now: float) -> bool:
+        """Takes a notification in; False if it has been here before."""
+        self._trim(now)
+        if notification.id in self._kept:
+            return False
+        self._kept[notification.id] = _Kept(notification, source, now + self._config.seconds)
+        if len(self._kept) > self._config.notifications:
+            self._kept.popitem(last=False)
+        return True
+
+    def reached(self, id: NotificationId, peers: Iterable[Peer]) -> None:
+        """A notification was sent to peers."""
+        kept = self._kept.get(id)
+        if kept is not None:
+            kept.reached.update(dict.fromkeys(peers))
+
+    def missed(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[tuple[Notification, list[Entry]]]:
+        """What a peer would have got had its new entries come earlier, in the order in which it passed."""
+        self._trim(now)
+        entries = list(added)
+        for kept in self._kept.values():
+            if kept.source != peer and peer not in kept.reached:
+                matching = [entry for entry in entries if entry.where.matches(kept.notification.record)]
+                if matching:
+                    kept.reached[peer] = None
+                    yield kept.notification, matching
+
+    def clamp(self, now: float) -> None:
+        """Keeps nothing for longer than configured, whatever damage may have said."""
+        for kept in self._kept.values():
+            kept.expires = min(kept.expires, now + self._config.seconds)
+
+    def _trim(self, now: float) -> None:
+        while self._kept:
+            first = next(iter(self._kept.values()))
+            if first.expires > now and not math.isnan(first.expires):
+                break
+            self._kept.popitem(last=False)

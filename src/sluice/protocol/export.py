@@ -1,0 +1,120 @@
+"""One peer's table as another peer holds it: a set of entries with a version, kept equal by changes on an exact base.
+
+`Export` is the sender's half, `Replica` the receiver's. A change that does not fit, a lost or repeated message, a restart, a
+reconnect and silent damage all end the same way: the receiver says `Lost`, the sender answers with a `Snapshot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+
+from sluice.protocol.messages import Change, Digest, Entry, Kind, Snapshot, Version
+
+#: What a step adds to a table and takes from it; no entry is in both.
+Delta = tuple[list[Entry], list[Entry]]
+
+
+class Export:
+    """What a peer tells another about one of its tables."""
+
+    __slots__ = ("acked", "kind", "sent", "version")
+
+    def __init__(self, kind: Kind, incarnation: int) -> None:
+        self.kind = kind
+        self.version = Version(incarnation, 0)
+        self.sent: dict[Entry, None] = {}
+        #: The last sequence number that the receiver has acknowledged.
+        self.acked = -1
+
+    def change(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
+        """The message that makes the receiver's copy follow, or None if nothing changes."""
+        added, removed = tuple(added), tuple(removed)
+        if not added and not removed:
+            return None
+        for entry in removed:
+            self.sent.pop(entry, None)
+        for entry in added:
+            self.sent[entry] = None
+        base = self.version
+        self.version = Version(base.incarnation, base.sequence + 1)
+        return Change(self.kind, base, self.version, added, removed)
+
+    def snapshot(self) -> Snapshot:
+        """The whole export."""
+        return Snapshot(self.kind, self.version, tuple(self.sent))
+
+    def digest(self) -> Digest:
+        """Where the export stands."""
+        return Digest(self.kind, self.version, checksum(self.sent))
+
+    def acknowledge(self, version: Version) -> None:
+        """Takes note that the receiver, and all that lies behind it, has a version."""
+        if version.incarnation == self.version.incarnation:
+            self.acked = max(self.acked, min(version.sequence, self.version.sequence))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was sent is acknowledged."""
+        return self.acked >= self.version.sequence
+
+
+class Replica:
+    """What a peer holds of another peer's table."""
+
+    __slots__ = ("asked", "entries", "renewed", "version")
+
+    def __init__(self, now: float) -> None:
+        self.entries: dict[Entry, None] = {}
+        self.version: Version | None = None
+        #: Whether a snapshot has been asked for and not yet come.
+        self.asked = False
+        #: When the sender last said that this is what it has.
+        self.renewed = now
+
+    def change(self, message: Change) -> Delta | None:
+        """Takes a change over; None, and nothing taken, if it does not fit on what is held."""
+        fits = (
+            self.version == message.base
+            and all(entry in self.entries for entry in message.removed)
+            and not any(entry in self.entries for entry in message.added)
+        )
+        if not fits:
+            return None
+        for entry in message.removed:
+            del self.entries[entry]
+        for entry in message.added:
+            self.entries[entry] = None
+        self.version = message.version
+        return list(message.added), list(message.removed)
+
+    def snapshot(self, message: Snapshot) -> Delta:
+        """Takes a whole export over."""
+        new = dict.fromkeys(message.entries)
+        added = [entry for entry in new if entry not in self.entries]
+        removed = [entry for entry in self.entries if entry not in new]
+        self.entries, self.version, self.asked = new, message.version, False
+        return added, removed
+
+    def agrees(self, message: Digest) -> bool:
+        """Whether this is what the sender says it has sent."""
+        return self.version == message.version and checksum(self.entries) == message.checksum
+
+    def clear(self) -> Delta:
+        """Gives everything up."""
+        removed = list(self.entries)
+        self.entries, self.version, self.asked = {}, None, False
+        return [], removed
+
+
+def checksum(entries: Iterable[Entry]) -> int:
+    """A number that differs if the entries do, whatever their order."""
+    return sum(map(_fingerprint, entries)) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@lru_cache(maxsize=65_536)
+def _fingerprint(entry: Entry) -> int:
+    replay = entry.replay and (entry.replay.last, entry.replay.seconds)
+    text = repr((entry.where.to_sql(), entry.id, replay))
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")

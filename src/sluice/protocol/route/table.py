@@ -1,0 +1,178 @@
+"""One table of a broker: what each peer has told about itself, and what each neighbour is told because of it.
+
+Entries come in from peers as replicas. For every neighbour H an `Outlet` keeps `sent[H] == reduce(alpha(H))`, where alpha(H) is
+what any peer other than H has told; in a steered table only what overlaps the steering filters that came from H
+(section 3.6: advertisements steer subscriptions; in the same way, watches steer interest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from sluice.match.filterset import FilterSet
+from sluice.protocol.export import Delta, Export, Replica
+from sluice.protocol.messages import Change, Entry, Kind, Peer
+from sluice.protocol.route.reduce import Reducer
+from sluice.protocol.route.stages import Net
+
+#: The entries that a table holds, each with the peer it came from.
+Contents = Iterable[tuple[Peer, Entry]]
+
+
+class Relevance:
+    """The entries that overlap what a neighbour steers by."""
+
+    __slots__ = ("_counts", "_passed", "_steering", "_waiting")
+
+    def __init__(self) -> None:
+        self._steering = FilterSet[Entry]()
+        self._counts: dict[Entry, int] = {}
+        self._passed = FilterSet[Entry]()
+        self._waiting = FilterSet[Entry]()
+
+    def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
+        """Follows a change of the entries."""
+        net = Net[Entry]()
+        for entry in added:
+            count = self._counts[entry] = self._counts.get(entry, 0) + 1
+            if count == 1:
+                relevant = self._steering.overlaps(entry.where)
+                (self._passed if relevant else self._waiting).add(entry, entry.where)
+                if relevant:
+                    net.add(entry)
+        for entry in removed:
+            count = self._counts[entry] = self._counts[entry] - 1
+            if count == 0:
+                del self._counts[entry]
+                if entry in self._passed:
+                    self._passed.remove(entry)
+                    net.add(entry, -1)
+                else:
+                    self._waiting.remove(entry)
+        return net.result()
+
+    def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
+        """Follows a change of what the neighbour steers by: asks again only about entries that overlap it."""
+        net = Net[Entry]()
+        for steering in added:
+            self._steering.add(steering, steering.where)
+            for entry in self._waiting.overlapping(steering.where):
+                self._waiting.remove(entry)
+                self._passed.add(entry, entry.where)
+                net.add(entry)
+        for steering in removed:
+            self._steering.remove(steering)
+            for entry in self._passed.overlapping(steering.where):
+                if not self._steering.overlaps(entry.where):
+                    self._passed.remove(entry)
+                    self._waiting.add(entry, entry.where)
+                    net.add(entry, -1)
+        return net.result()
+
+
+class Outlet:
+    """What one neighbour is told of one table."""
+
+    __slots__ = ("_make", "_reducer", "_relevance", "_steered", "export")
+
+    def __init__(self, export: Export, reducer: Callable[[], Reducer], steered: bool) -> None:
+        self.export = export
+        self._make = reducer
+        self._steered = steered
+        self._reducer, self._relevance = reducer(), Relevance() if steered else None
+
+    def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry]) -> Change | None:
+        """Works everything out anew from what it depends on, and tells the neighbour what differs."""
+        self._reducer, self._relevance = self._make(), Relevance() if self._steered else None
+        told = dict.fromkeys(self._reducer.start())
+        for added, removed in (self._feed(contents, ()), self._turn(steering, ())):
+            for entry in removed:
+                told.pop(entry, None)
+            told.update(dict.fromkeys(added))
+        come = [entry for entry in told if entry not in self.export.sent]
+        go = [entry for entry in self.export.sent if entry not in told]
+        return self.export.change(come, go)
+
+    def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
+        """Follows a change of the entries."""
+        return self.export.change(*self._feed(added, removed))
+
+    def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
+        """Follows a change of what the neighbour steers by."""
+        return self.export.change(*self._turn(added, removed))
+
+    def _feed(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
+        if self._relevance is not None:
+            added, removed = self._relevance.update(added, removed)
+        return self._reducer.update(added, removed)
+
+    def _turn(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
+        if self._relevance is None:
+            return [], []
+        return self._reducer.update(*self._relevance.steer(added, removed))
+
+
+class Table:
+    """The replicas of one kind and the outlets that depend on them."""
+
+    def __init__(self, kind: Kind, reducer: Callable[[], Reducer], steering: Table | None = None) -> None:
+        self.kind = kind
+        self.replicas: dict[Peer, Replica] = {}
+        self.exports: dict[Peer, Export] = {}
+        self._outlets: dict[Peer, Outlet] = {}
+        self._reducer = reducer
+        self._steering = steering
+
+    def hear(self, peer: Peer, now: float) -> None:
+        """Begins to hold what a peer tells."""
+        self.replicas[peer] = Replica(now)
+
+    def tell(self, peer: Peer, incarnation: int, contents: Contents) -> None:
+        """Begins to tell a neighbour; the export is to be sent as a snapshot."""
+        outlet = Outlet(Export(self.kind, incarnation), self._reducer, self._steering is not None)
+        self._outlets[peer], self.exports[peer] = outlet, outlet.export
+        outlet.rebuild(_others(contents, peer), self._steering_of(peer))
+
+    def forget(self, peer: Peer) -> None:
+        """Stops to tell a neighbour, and holds nothing of it any more."""
+        self._outlets.pop(peer, None)
+        self.exports.pop(peer, None)
+        self.replicas.pop(peer, None)
+
+    def contents(self) -> Iterator[tuple[Peer, Entry]]:
+        """All entries, each with the peer it came from."""
+        for peer, replica in self.replicas.items():
+            for entry in replica.entries:
+                yield peer, entry
+
+    def update(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
+        """A peer's entries changed: what the others are told."""
+        for peer, outlet in self._outlets.items():
+            if peer != source:
+                change = outlet.update(added, removed)
+                if change is not None:
+                    yield peer, change
+
+    def steer(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
+        """What a neighbour steers by changed: what it is told because of that."""
+        outlet = self._outlets.get(source)
+        change = None if outlet is None else outlet.steer(added, removed)
+        if change is not None:
+            yield source, change
+
+    def rebuild(self, contents: Contents) -> Iterator[tuple[Peer, Change]]:
+        """Works out anew what every neighbour is told: what differs from what it was told."""
+        everything = list(contents)
+        for peer, outlet in self._outlets.items():
+            change = outlet.rebuild(_others(everything, peer), self._steering_of(peer))
+            if change is not None:
+                yield peer, change
+
+    def _steering_of(self, peer: Peer) -> Iterable[Entry]:
+        if self._steering is None or peer not in self._steering.replicas:
+            return ()
+        return tuple(self._steering.replicas[peer].entries)
+
+
+def _others(contents: Contents, peer: Peer) -> list[Entry]:
+    return [entry for source, entry in contents if source != peer]
