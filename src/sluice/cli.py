@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _covers_parser(verbs)
     _match_parser(verbs)
     _demo_parser(verbs)
+    _lab_parser(verbs)
     return parser
 
 
@@ -159,6 +160,12 @@ def _demo_parser(verbs: Any) -> None:
     )
     parser.add_argument("--seed", metavar="N", type=_whole, default=1, help="same seed, same quotes (default: 1)")
     parser.set_defaults(run=_demo)
+
+
+def _lab_parser(verbs: Any) -> None:
+    from sluice.lab import command
+
+    command.add_arguments(_verb(verbs, "lab", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _whole(text: str) -> int:
