@@ -31,3 +31,9 @@ MAX_XML = 1_000_000
 
 #: Length of the path to an element of an XML document in characters, since every element keeps its own.
 MAX_XML_PATH = 1_000
+
+#: Subscriptions that a history remembers having answered, so that none gets its replay twice.
+MAX_ANSWERED = 100_000
+
+#: Notifications that a client remembers for a subscription with a replay, so that none comes both live and replayed.
+MAX_SEEN = 10_000

@@ -8,11 +8,13 @@ while there is no link.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from sluice.errors import ProtocolError
+from sluice.limits import MAX_SEEN
 from sluice.model.notification import attributes
 from sluice.model.subscription import Subscription
 from sluice.protocol.export import Delta, Export, Replica
@@ -170,6 +172,8 @@ class Session:
         self._exports = {kind: Export(kind, incarnation) for kind in _TOLD}
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
+        #: Of subscriptions with a replay: what has come already, live or replayed.
+        self._seen: dict[EntryId, OrderedDict[NotificationId, None]] = {}
         self._interest = Replica(0.0)
         self._lease = lease
         self._renewal = -math.inf
@@ -243,6 +247,7 @@ class Session:
         entry = self.entries[kind].pop(id, None)
         if entry is not None:
             self._pending[kind].pop(id, None)
+            self._seen.pop(id, None)
             self._change(kind, [], [entry])
 
     def _change(self, kind: Kind, added: list[Entry], removed: list[Entry]) -> None:
@@ -276,7 +281,7 @@ class Session:
         match message:
             case Deliver(deliveries):
                 for notification, subscriptions in deliveries:
-                    wanted = tuple(id for id in subscriptions if id in self.entries[Kind.SUBSCRIPTIONS])
+                    wanted = tuple(id for id in subscriptions if self._is_new(id, notification.id))
                     if wanted:
                         self._out.append(Delivered(notification, wanted))
             case Ack(kind, version):
@@ -289,12 +294,26 @@ class Session:
             case Refused(id, reason):
                 self._out.append(PublishRefused(id, reason))
             case ReplayEvent(subscription, notifications):
-                if subscription in self.entries[Kind.SUBSCRIPTIONS]:
-                    self._out.append(Replayed(subscription, notifications))
+                new = tuple(each for each in notifications if self._is_new(subscription, each.id))
+                if new:
+                    self._out.append(Replayed(subscription, new))
             case Change() | Snapshot() | Digest() | Notify():
                 pass  # these are for brokers
             case _:
                 assert_never(message)
+
+    def _is_new(self, id: EntryId, notification: NotificationId) -> bool:
+        """Whether a notification is wanted for a subscription; what is both live and replayed counts once."""
+        entry = self.entries[Kind.SUBSCRIPTIONS].get(id)
+        if entry is None or entry.replay is None:
+            return entry is not None
+        seen = self._seen.setdefault(id, OrderedDict())
+        if notification in seen:
+            return False
+        seen[notification] = None
+        if len(seen) > MAX_SEEN:
+            seen.popitem(last=False)
+        return True
 
     def _acknowledge(self, kind: Kind, incarnation: int, sequence: int) -> None:
         if kind not in self._exports or incarnation != self._exports[kind].version.incarnation:

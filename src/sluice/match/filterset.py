@@ -57,11 +57,8 @@ class FilterSet(Generic[K]):
         """Puts a filter under a new key."""
         self._filters[key] = where
         if self._matcher is not None:
-            self._index(key, where)
-        elif len(self._filters) > SCAN_UP_TO:
-            self._matcher = Matcher()
-            for each, filter in self._filters.items():
-                self._index(each, filter)
+            self._number(key)
+            self._matcher.add(where, id=self._numbers[key])
 
     def remove(self, key: K) -> None:
         """Takes the filter under a key away."""
@@ -71,48 +68,61 @@ class FilterSet(Generic[K]):
             del self._keys[number]
             self._matcher.remove(number)
 
-    def _index(self, key: K, where: Subscription) -> None:
-        assert self._matcher is not None
-        self._matcher.add(where, id=self._next)
+    def _indexed(self) -> Matcher | None:
+        """The index, made when the first question comes that needs it; None if a look at each is quicker."""
+        if self._matcher is None and len(self._filters) > SCAN_UP_TO:
+            self._matcher = Matcher()
+            for key, where in self._filters.items():
+                self._number(key)
+                self._matcher.add(where, id=self._numbers[key])
+        return self._matcher
+
+    def _number(self, key: K) -> None:
         self._numbers[key] = self._next
         self._keys[self._next] = key
         self._next += 1
 
     def matching(self, record: object) -> list[K]:
         """The keys of the filters that a record satisfies."""
-        if self._matcher is not None:
-            return [self._keys[number] for number in sorted(self._matcher.match(record).tolist())]
+        index = self._indexed()
+        if index is not None:
+            return [self._keys[number] for number in sorted(index.match(record).tolist())]
         flat = attributes(record)
         return [key for key, where in self._filters.items() if any(box.matches(flat) for box in where.filters)]
 
     def matching_each(self, records: Sequence[object]) -> list[list[K]]:
         """The keys for each of many records."""
-        if self._matcher is None or len(records) == 1:
+        index = self._indexed()
+        if index is None or len(records) == 1:
             return [self.matching(record) for record in records]
-        offsets, numbers = self._matcher.match_batch(records)
+        offsets, numbers = index.match_batch(records)
         ends, found = offsets.tolist(), numbers.tolist()
         return [[self._keys[number] for number in sorted(found[ends[i] : ends[i + 1]])] for i in range(len(records))]
 
     def covering(self, where: Subscription) -> list[K]:
         """The keys of the filters that cover a filter."""
-        if self._matcher is not None:
-            return [self._keys[number] for number in self._matcher.covering(where)]
+        index = self._indexed()
+        if index is not None:
+            return [self._keys[number] for number in index.covering(where)]
         return [key for key, each in self._filters.items() if each.covers(where)]
 
     def covered(self, where: Subscription) -> list[K]:
         """The keys of the filters that a filter covers."""
-        if self._matcher is not None:
-            return [self._keys[number] for number in self._matcher.covered(where)]
+        index = self._indexed()
+        if index is not None:
+            return [self._keys[number] for number in index.covered(where)]
         return [key for key, each in self._filters.items() if where.covers(each)]
 
     def overlapping(self, where: Subscription) -> list[K]:
         """The keys of the filters that may match something that a filter matches."""
-        if self._matcher is not None:
-            return [self._keys[number] for number in self._matcher.overlapping(where)]
+        index = self._indexed()
+        if index is not None:
+            return [self._keys[number] for number in index.overlapping(where)]
         return [key for key, each in self._filters.items() if each.overlaps(where)]
 
     def overlaps(self, where: Subscription) -> bool:
         """Whether some filter may match something that a filter matches."""
-        if self._matcher is not None:
-            return self._matcher.overlaps(where)
+        index = self._indexed()
+        if index is not None:
+            return index.overlaps(where)
         return any(each.overlaps(where) for each in self._filters.values())

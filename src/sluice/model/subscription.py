@@ -31,7 +31,7 @@ class Subscription:
     ((price > 4 AND price < 100) AND symbol = 'IBM' OR (price > 4 AND price < 5) AND symbol = 'SUN')
     """
 
-    __slots__ = ("filters", "id")
+    __slots__ = ("_hash", "filters", "id")
 
     filters: tuple[Filter, ...]
     id: int | None
@@ -39,14 +39,17 @@ class Subscription:
     def __init__(self, filters: Iterable[Filter], id: int | None = None) -> None:
         self.filters = simplify(filters)
         self.id = id
+        self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Subscription):
             return NotImplemented
-        return self.filters == other.filters
+        return self is other or self.filters == other.filters
 
     def __hash__(self) -> int:
-        return hash(self.filters)
+        if self._hash is None:
+            self._hash = hash(self.filters)
+        return self._hash
 
     def __repr__(self) -> str:
         return f"Subscription({self.to_sql()!r})"

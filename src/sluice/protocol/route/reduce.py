@@ -97,7 +97,7 @@ class Simple:
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Passes the change on. An entry that comes from two sides for a moment is still one."""
-        net = Net[Entry]()
+        net: Net[Entry] = Net()
         for entry in added:
             count = self._counts[entry] = self._counts.get(entry, 0) + 1
             if count == 1:

@@ -56,7 +56,7 @@ class Distinct:
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Filters:
         """Follows a change of the entries."""
-        net = Net[Subscription]()
+        net: Net[Subscription] = Net()
         for entry in added:
             for where in self._parts(entry.where):
                 count = self._counts.get(where, 0)
@@ -89,13 +89,13 @@ class Maximal:
     __slots__ = ("_above", "_below", "_roots")
 
     def __init__(self) -> None:
-        self._roots = FilterSet[Subscription]()
+        self._roots: FilterSet[Subscription] = FilterSet()
         self._above: dict[Subscription, Subscription | None] = {}
         self._below: dict[Subscription, dict[Subscription, None]] = {}
 
     def update(self, added: Iterable[Subscription], removed: Iterable[Subscription]) -> Filters:
         """Follows a change of the filters. What comes is put in first: it may cover what would surface for a moment."""
-        net = Net[Subscription]()
+        net: Net[Subscription] = Net()
         for where in added:
             self._place(where, net)
         for where in removed:
@@ -156,7 +156,7 @@ class Merged:
 
     def update(self, added: Iterable[Subscription], removed: Iterable[Subscription]) -> Filters:
         """Follows a change of the filters."""
-        net = Net[Subscription]()
+        net: Net[Subscription] = Net()
         touched: dict[GroupKey, _Group] = {}
         for where in added:
             key = self._key(where)

@@ -25,14 +25,14 @@ class Relevance:
     __slots__ = ("_counts", "_passed", "_steering", "_waiting")
 
     def __init__(self) -> None:
-        self._steering = FilterSet[Entry]()
+        self._steering: FilterSet[Entry] = FilterSet()
         self._counts: dict[Entry, int] = {}
-        self._passed = FilterSet[Entry]()
-        self._waiting = FilterSet[Entry]()
+        self._passed: FilterSet[Entry] = FilterSet()
+        self._waiting: FilterSet[Entry] = FilterSet()
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Follows a change of the entries."""
-        net = Net[Entry]()
+        net: Net[Entry] = Net()
         for entry in added:
             count = self._counts[entry] = self._counts.get(entry, 0) + 1
             if count == 1:
@@ -53,7 +53,7 @@ class Relevance:
 
     def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Follows a change of what the neighbour steers by: asks again only about entries that overlap it."""
-        net = Net[Entry]()
+        net: Net[Entry] = Net()
         for steering in added:
             self._steering.add(steering, steering.where)
             for entry in self._waiting.overlapping(steering.where):
@@ -104,6 +104,8 @@ class Outlet:
     def _feed(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         if self._relevance is not None:
             added, removed = self._relevance.update(added, removed)
+            if not added and not removed:
+                return [], []
         return self._reducer.update(added, removed)
 
     def _turn(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
