@@ -17,6 +17,9 @@ MAX_INTERVALS = 16
 #: Intervals of one attribute in a filter that routing has merged; what does not fit goes into further filters.
 MAX_MERGED_INTERVALS = 1_024
 
+#: Attributes of a filter, in the order of their names, along which routing looks for others to merge it with.
+MAX_MERGED_ATTRIBUTES = 6
+
 #: Statement shapes kept by the parser: a shape is a few kilobytes, and real programs have a handful.
 MAX_SHAPES = 4_096
 

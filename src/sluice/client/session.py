@@ -43,6 +43,7 @@ from sluice.protocol.messages import (
     Send,
     Snapshot,
     Tick,
+    Version,
 )
 
 
@@ -169,7 +170,7 @@ class Session:
         self.name = name
         self.broker: Peer | None = None
         self.entries: dict[Kind, dict[EntryId, Entry]] = {kind: {} for kind in _TOLD}
-        self._exports = {kind: Export(kind, incarnation) for kind in _TOLD}
+        self._exports = {kind: Export(kind, Version(incarnation, 0)) for kind in _TOLD}
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
         #: Of subscriptions with a replay: what has come already, live or replayed.

@@ -21,9 +21,9 @@ class Export:
 
     __slots__ = ("acked", "kind", "sent", "version")
 
-    def __init__(self, kind: Kind, incarnation: int) -> None:
+    def __init__(self, kind: Kind, version: Version) -> None:
         self.kind = kind
-        self.version = Version(incarnation, 0)
+        self.version = version
         self.sent: dict[Entry, None] = {}
         #: The last sequence number that the receiver has acknowledged.
         self.acked = -1

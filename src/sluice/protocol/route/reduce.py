@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
 from sluice.errors import ConfigurationError
+from sluice.limits import MAX_MERGED_ATTRIBUTES
 from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.export import Delta
 from sluice.protocol.messages import Entry
 from sluice.protocol.route.policy import Policy, Ratio
-from sluice.protocol.route.stages import Distinct, Filters, Maximal, Merged, Net
+from sluice.protocol.route.stages import Counted, Distinct, Filters, Maximal, Merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Simple:
     perfect: ClassVar[bool] = True
 
     def __init__(self, options: RoutingOptions) -> None:
-        self._counts: dict[Entry, int] = {}
+        self._counted: Counted[Entry] = Counted()
 
     def start(self) -> list[Entry]:
         """Nothing."""
@@ -97,17 +98,7 @@ class Simple:
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Passes the change on. An entry that comes from two sides for a moment is still one."""
-        net: Net[Entry] = Net()
-        for entry in added:
-            count = self._counts[entry] = self._counts.get(entry, 0) + 1
-            if count == 1:
-                net.add(entry)
-        for entry in removed:
-            count = self._counts[entry] = self._counts[entry] - 1
-            if count == 0:
-                del self._counts[entry]
-                net.add(entry, -1)
-        return net.result()
+        return self._counted.update(added, removed)
 
 
 class Chain:
@@ -162,7 +153,7 @@ class Merging(Chain):
     def __init__(self, options: RoutingOptions) -> None:
         super().__init__(options)
         self._parts = Maximal()
-        self._passes: list[Merged] = []
+        self._passes = [Merged(position, self.policy()) for position in range(MAX_MERGED_ATTRIBUTES)]
         self._result = Maximal()
 
     def policy(self) -> Policy | None:
@@ -172,10 +163,6 @@ class Merging(Chain):
     def reduce(self, added: list[Subscription], removed: list[Subscription]) -> Filters:
         """Merges along the first attribute, then along the second, and so on."""
         added, removed = self._parts.update(added, removed)
-        attributes = max((len(box.constraints) for where in added for box in where.filters), default=0)
-        # A pass leaves filters with fewer attributes alone, so it has missed nothing when it comes later than they did.
-        while len(self._passes) < attributes:
-            self._passes.append(Merged(len(self._passes), self.policy()))
         for each in self._passes:
             added, removed = each.update(added, removed)
         return self._result.update(added, removed)

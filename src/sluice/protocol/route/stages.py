@@ -45,38 +45,48 @@ class Net(Generic[T]):
         return [x for x, n in self._balance.items() if n > 0], [x for x, n in self._balance.items() if n < 0]
 
 
+class Counted(Generic[T]):
+    """A set whose members may come from several sides: a member is there as long as one of them holds it."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[T, int] = {}
+
+    def update(self, added: Iterable[T], removed: Iterable[T]) -> tuple[list[T], list[T]]:
+        """One more of each item that is added, one fewer of each that is removed: what came and what went."""
+        net: Net[T] = Net()
+        for item in added:
+            count = self._counts[item] = self._counts.get(item, 0) + 1
+            if count == 1:
+                net.add(item)
+        for item in removed:
+            count = self._counts[item] = self._counts[item] - 1
+            if count == 0:
+                del self._counts[item]
+                net.add(item, -1)
+        return net.result()
+
+
 class Distinct:
     """Equal filters count once; with `split`, each box of a union on its own."""
 
-    __slots__ = ("_counts", "_split")
+    __slots__ = ("_counted", "_split")
 
     def __init__(self, split: bool) -> None:
         self._split = split
-        self._counts: dict[Subscription, int] = {}
+        self._counted: Counted[Subscription] = Counted()
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Filters:
         """Follows a change of the entries."""
-        net: Net[Subscription] = Net()
-        for entry in added:
-            for where in self._parts(entry.where):
-                count = self._counts.get(where, 0)
-                self._counts[where] = count + 1
-                if count == 0:
-                    net.add(where)
-        for entry in removed:
-            for where in self._parts(entry.where):
-                count = self._counts[where] - 1
-                if count == 0:
-                    del self._counts[where]
-                    net.add(where, -1)
-                else:
-                    self._counts[where] = count
-        return net.result()
+        return self._counted.update(self._parts(added), self._parts(removed))
 
-    def _parts(self, where: Subscription) -> Iterable[Subscription]:
-        if self._split and len(where.filters) != 1:
-            return [Subscription([box]) for box in where.filters]
-        return (where,)
+    def _parts(self, entries: Iterable[Entry]) -> Iterator[Subscription]:
+        for entry in entries:
+            if self._split and len(entry.where.filters) != 1:
+                yield from (Subscription([box]) for box in entry.where.filters)
+            else:
+                yield entry.where
 
 
 class Maximal:
@@ -147,40 +157,41 @@ class Merged:
     A merger matches exactly what its parts match, unless a policy lets it close gaps between them (section 6.5.2).
     """
 
-    __slots__ = ("_groups", "_policy", "_position")
+    __slots__ = ("_groups", "_mergers", "_policy", "_position")
 
     def __init__(self, position: int, policy: Policy | None) -> None:
         self._position = position
         self._policy = policy
         self._groups: dict[GroupKey, _Group] = {}
+        #: Mergers of several groups may be the same filter: a side that lets everything through is no side.
+        self._mergers: Counted[Subscription] = Counted()
 
     def update(self, added: Iterable[Subscription], removed: Iterable[Subscription]) -> Filters:
         """Follows a change of the filters."""
-        net: Net[Subscription] = Net()
+        come: list[Subscription] = []
+        go: list[Subscription] = []
         touched: dict[GroupKey, _Group] = {}
         for where in added:
             key = self._key(where)
             if key is None:
-                net.add(where)
+                come.append(where)
             else:
                 group = touched[key] = self._groups.setdefault(key, _Group())
                 group.parts[where] = None
         for where in removed:
             key = self._key(where)
             if key is None:
-                net.add(where, -1)
+                go.append(where)
             else:
                 group = touched[key] = self._groups[key]
                 del group.parts[where]
         for key, group in touched.items():
-            for where in group.mergers:
-                net.add(where, -1)
+            go += group.mergers
             group.mergers = list(_mergers(key, group.parts, self._policy))
-            for where in group.mergers:
-                net.add(where)
+            come += group.mergers
             if not group.parts:
                 del self._groups[key]
-        return net.result()
+        return self._mergers.update(come, go)
 
     def _key(self, where: Subscription) -> GroupKey | None:
         if len(where.filters) != 1:

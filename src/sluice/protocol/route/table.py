@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sluice.match.filterset import FilterSet
 from sluice.protocol.export import Delta, Export, Replica
-from sluice.protocol.messages import Change, Entry, Kind, Peer
+from sluice.protocol.messages import Change, Entry, Kind, Peer, Version
 from sluice.protocol.route.reduce import Reducer
-from sluice.protocol.route.stages import Net
+from sluice.protocol.route.stages import Counted, Net
 
 #: The entries that a table holds, each with the peer it came from.
 Contents = Iterable[tuple[Peer, Entry]]
@@ -22,34 +22,32 @@ Contents = Iterable[tuple[Peer, Entry]]
 class Relevance:
     """The entries that overlap what a neighbour steers by."""
 
-    __slots__ = ("_counts", "_passed", "_steering", "_waiting")
+    __slots__ = ("_counted", "_passed", "_steering", "_waiting")
 
     def __init__(self) -> None:
         self._steering: FilterSet[Entry] = FilterSet()
-        self._counts: dict[Entry, int] = {}
+        self._counted: Counted[Entry] = Counted()
         self._passed: FilterSet[Entry] = FilterSet()
         self._waiting: FilterSet[Entry] = FilterSet()
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Follows a change of the entries."""
-        net: Net[Entry] = Net()
+        come: list[Entry] = []
+        go: list[Entry] = []
+        added, removed = self._counted.update(added, removed)
         for entry in added:
-            count = self._counts[entry] = self._counts.get(entry, 0) + 1
-            if count == 1:
-                relevant = self._steering.overlaps(entry.where)
-                (self._passed if relevant else self._waiting).add(entry, entry.where)
-                if relevant:
-                    net.add(entry)
+            if self._steering.overlaps(entry.where):
+                self._passed.add(entry, entry.where)
+                come.append(entry)
+            else:
+                self._waiting.add(entry, entry.where)
         for entry in removed:
-            count = self._counts[entry] = self._counts[entry] - 1
-            if count == 0:
-                del self._counts[entry]
-                if entry in self._passed:
-                    self._passed.remove(entry)
-                    net.add(entry, -1)
-                else:
-                    self._waiting.remove(entry)
-        return net.result()
+            if entry in self._passed:
+                self._passed.remove(entry)
+                go.append(entry)
+            else:
+                self._waiting.remove(entry)
+        return come, go
 
     def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Follows a change of what the neighbour steers by: asks again only about entries that overlap it."""
@@ -124,6 +122,8 @@ class Table:
         self._outlets: dict[Peer, Outlet] = {}
         self._reducer = reducer
         self._steering = steering
+        #: The highest version that any export had: a neighbour that comes back is told by versions it has not seen.
+        self._last = 0
 
     def hear(self, peer: Peer, now: float) -> None:
         """Begins to hold what a peer tells."""
@@ -131,14 +131,17 @@ class Table:
 
     def tell(self, peer: Peer, incarnation: int, contents: Contents) -> None:
         """Begins to tell a neighbour; the export is to be sent as a snapshot."""
-        outlet = Outlet(Export(self.kind, incarnation), self._reducer, self._steering is not None)
+        version = Version(incarnation, self._last)
+        outlet = Outlet(Export(self.kind, version), self._reducer, self._steering is not None)
         self._outlets[peer], self.exports[peer] = outlet, outlet.export
         outlet.rebuild(_others(contents, peer), self._steering_of(peer))
 
     def forget(self, peer: Peer) -> None:
         """Stops to tell a neighbour, and holds nothing of it any more."""
         self._outlets.pop(peer, None)
-        self.exports.pop(peer, None)
+        export = self.exports.pop(peer, None)
+        if export is not None:
+            self._last = max(self._last, export.version.sequence + 1)
         self.replicas.pop(peer, None)
 
     def contents(self) -> Iterator[tuple[Peer, Entry]]:
