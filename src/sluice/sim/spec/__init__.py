@@ -1,0 +1,66 @@
+"""The specification of the network as named checks over traces, and over tables (`sluice.sim.spec.tables`).
+
+Safety: `no-duplicate`, `published`, `wanted` (Def. 2.1, axioms (2) to (4)), `refused` and `refusing` (Def. 2.4),
+`eventually-safe` (Def. 2.3). Liveness: `live` (Def. 2.1 and 2.4), `acknowledged` and `complete` (axioms (5) and (6)), `cached`.
+Interest: `told`, `interest`, `replay`. Which of them must hold depends on what may fail: see the groups below.
+
+>>> from sluice.sim.trace import Notified, Published, Subscribed, Trace
+>>> trace = Trace([Subscribed(0.0, "alice", "alice/1", "price > 3"), Published(1.0, "bob", 1, {"price": 2})])
+>>> trace.append(Notified(2.0, "alice", "bob", 1, ("alice/1",)))
+>>> for violation in check(trace, SAFETY):
+...     print(violation)
+wanted at 2.000: the subscription alice/1 of alice does not match: price > 3
+      1.000  bob publishes bob#1 {'price': 2}
+      2.000  alice is notified of bob#1 for alice/1
+"""
+
+from __future__ import annotations
+
+from sluice.sim.spec.delivery import ACKNOWLEDGED, CACHED, COMPLETE, LIVE
+from sluice.sim.spec.history import History
+from sluice.sim.spec.interest import INTEREST, REPLAY, TOLD
+from sluice.sim.spec.safety import EVENTUALLY_SAFE, NO_DUPLICATE, PUBLISHED, REFUSED, REFUSING, WANTED
+from sluice.sim.spec.violation import Check, Violation, check
+
+#: What must never happen as long as no message is lost, altered or made up and no memory is corrupted.
+SAFETY: tuple[Check, ...] = (NO_DUPLICATE, PUBLISHED, WANTED, REFUSED, REFUSING)
+#: What must arrive under the same conditions, whatever crashes and heals.
+LIVENESS: tuple[Check, ...] = (LIVE, ACKNOWLEDGED, COMPLETE, CACHED)
+#: What watchers and histories rely on, under the same conditions.
+INTERESTS: tuple[Check, ...] = (TOLD, INTEREST, REPLAY)
+#: What holds with leases even if everything was corrupted (Def. 2.3).
+STABILIZING: tuple[Check, ...] = (EVENTUALLY_SAFE, LIVE)
+#: All that holds if nothing but crashes and lost links happens.
+ALL: tuple[Check, ...] = (*SAFETY, *LIVENESS, *INTERESTS)
+
+CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE)}
+
+#: The axioms of Tanner and Mühl by their numbers.
+AXIOMS: dict[int, Check] = {2: NO_DUPLICATE, 3: PUBLISHED, 4: WANTED, 5: ACKNOWLEDGED, 6: COMPLETE}
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "ALL",
+    "AXIOMS",
+    "CACHED",
+    "CHECKS",
+    "COMPLETE",
+    "EVENTUALLY_SAFE",
+    "INTEREST",
+    "INTERESTS",
+    "LIVE",
+    "LIVENESS",
+    "NO_DUPLICATE",
+    "PUBLISHED",
+    "REFUSED",
+    "REFUSING",
+    "REPLAY",
+    "SAFETY",
+    "STABILIZING",
+    "TOLD",
+    "WANTED",
+    "Check",
+    "History",
+    "Violation",
+    "check",
+]
