@@ -1,0 +1,1 @@
+"""The deterministic simulator: brokers and clients in one process, virtual time, faults, and the specification as checks."""

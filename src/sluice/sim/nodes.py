@@ -1,0 +1,94 @@
+"""Nodes of a simulated network: a broker or a client, with the pure core that it runs and a clock that may be wrong.
+
+A node that is down has no core: a broker comes back empty, with a new incarnation, and so does a client.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sluice.broker.broker import Broker
+from sluice.client.session import Session
+from sluice.protocol.messages import EntryId, Notification, Role
+
+if TYPE_CHECKING:
+    from sluice.sim.links import Direction
+
+
+class Node:
+    """What brokers and clients have in common: a name, a clock, links."""
+
+    __slots__ = ("clock", "hurry", "incarnation", "name", "offset", "out", "rate", "role", "tick_at")
+
+    def __init__(self, name: str, role: Role) -> None:
+        self.name = name
+        self.role = role
+        self.incarnation = 0
+        #: Its clock shows `offset + rate * true time`.
+        self.offset = 0.0
+        self.rate = 1.0
+        #: What its clock showed last: a clock never goes back.
+        self.clock = -math.inf
+        #: When the next look at its deadline is due, in true time.
+        self.tick_at = math.inf
+        #: How often in its life it was not content with a tick.
+        self.hurry = 0
+        #: The way to each peer.
+        self.out: dict[str, Direction] = {}
+
+    @property
+    def is_up(self) -> bool:
+        raise NotImplementedError
+
+    def local(self, time: float) -> float:
+        """What its clock shows."""
+        shown = self.offset + self.rate * time
+        if shown < self.clock:
+            return self.clock
+        self.clock = shown
+        return shown
+
+    def true(self, local: float) -> float:
+        """When its clock will show that."""
+        return (local - self.offset) / self.rate
+
+
+class BrokerNode(Node):
+    """A broker and its core."""
+
+    __slots__ = ("core",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, Role.BROKER)
+        self.core: Broker | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None
+
+
+class ClientNode(Node):
+    """A client, the session it runs, and what reached it."""
+
+    __slots__ = ("broker", "completed", "core", "deliveries", "interests", "past", "published", "replays")
+
+    def __init__(self, name: str, broker: str) -> None:
+        super().__init__(name, Role.CLIENT)
+        self.core: Session | None = None
+        self.broker = broker
+        self.completed: dict[EntryId, None] = {}
+        #: What was delivered, with the subscriptions it was delivered for.
+        self.deliveries: list[tuple[Notification, tuple[EntryId, ...]]] = []
+        #: What was replayed, with the one subscription it was replayed for.
+        self.replays: list[tuple[Notification, EntryId]] = []
+        #: The subscriptions of others that overlap what it watches.
+        self.interests: dict[EntryId, str] = {}
+        #: The numbers of what it has published.
+        self.published: dict[int, None] = {}
+        #: What it keeps for those who ask for the past; None: it keeps nothing.
+        self.past: list[Notification] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None

@@ -1,0 +1,12 @@
+"""The scenarios that ship: each puts one part of what the network promises to the test."""
+
+from sluice.sim.scenario import register_scenario
+from sluice.sim.scenarios.completeness import Completeness
+from sluice.sim.scenarios.interest import Interest
+from sluice.sim.scenarios.leases import Leases
+from sluice.sim.scenarios.routing import Routing
+
+for scenario in (Routing(), Completeness(), Interest(), Leases()):
+    register_scenario(scenario)
+
+__all__ = ["Completeness", "Interest", "Leases", "Routing"]

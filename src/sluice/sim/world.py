@@ -1,0 +1,444 @@
+"""A whole network in one process and in virtual time: the cores that run in production, driven by a heap of events.
+
+Nothing here decides by chance except from the seed, and nothing by the order of a set, so a seed fixes a run. The world hands
+each core its events, carries its messages over `links`, and writes what the clients see into the trace that the specification
+judges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, TypeVar
+
+from sluice.broker.broker import Broker, BrokerConfig
+from sluice.client import session as client
+from sluice.client.session import Session
+from sluice.errors import SluiceError
+from sluice.protocol.messages import Entry, EntryId, Kind, Message, Received, Send, Tick
+from sluice.sim import trace as said
+from sluice.sim.links import Direction, Link
+from sluice.sim.nodes import BrokerNode, ClientNode, Node
+
+N = TypeVar("N", bound=Node)
+
+#: The kinds of events on the heap; an event is (time, number, kind, what, epoch, message).
+MESSAGE, UP, DOWN, TICK, CALL = range(5)
+
+#: What may happen to a message when it is sent: the ways along which it goes on, possibly none, possibly changed.
+Noise = Callable[[Direction, Message], Sequence[Message]]
+
+
+class CoreError(SluiceError):
+    """A core raised an error."""
+
+
+class NeverQuiet(SluiceError):
+    """Messages keep moving although nothing happens any more."""
+
+
+class World:
+    """Brokers, clients, links and the time that passes for them."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        config: BrokerConfig | None = None,
+        *,
+        min_delay_seconds: float = 0.001,
+        max_delay_seconds: float = 0.01,
+    ) -> None:
+        self.seed = seed
+        self.config = BrokerConfig() if config is None else config
+        self.min_delay = min_delay_seconds
+        self.max_delay = max_delay_seconds
+        self.now = 0.0
+        #: How many events have happened.
+        self.events = 0
+        #: How many messages and notices are under way: the network is at rest at 0.
+        self.moving = 0
+        self.trace = said.Trace()
+        self.brokers: dict[str, BrokerNode] = {}
+        self.clients: dict[str, ClientNode] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        #: What cores did that no core should: when and what.
+        self.complaints: list[tuple[float, str]] = []
+        #: Set while messages are lost, doubled or changed on their way.
+        self.noise: Noise | None = None
+        #: Called after each step of a broker, while somebody wants to know.
+        self.after_step: Callable[[BrokerNode, Any], None] | None = None
+        self._heap: list[tuple[float, int, int, Any, int, Any]] = []
+        self._number = 0
+        self._notices = Random(f"{seed}/notices")
+        self._span = max_delay_seconds - min_delay_seconds
+
+    # Building
+
+    def add_broker(self, name: str, *, offset: float = 0.0, rate: float = 1.0) -> BrokerNode:
+        """A broker, up, without links."""
+        node = self._new(BrokerNode(name), offset, rate)
+        self.brokers[name] = node
+        self.start_broker(name)
+        return node
+
+    def add_client(self, name: str, at: str, *, offset: float = 0.0, rate: float = 1.0) -> ClientNode:
+        """A client with a link to its broker."""
+        node = self._new(ClientNode(name, at), offset, rate)
+        self.clients[name] = node
+        self.trace.append(said.Attached(self.now, name, at))
+        self.start_client(name)
+        self._join(self.brokers[at], node)
+        return node
+
+    def add_link(self, a: str, b: str) -> None:
+        """A link between two brokers."""
+        self._join(self.brokers[a], self.brokers[b])
+
+    def stage(self) -> tuple[said.Configured, said.Topology]:
+        """What a trace begins with: what the network promises, and what it looks like."""
+        cache, lease = self.config.cache, self.config.lease
+        rates = [node.rate for node in (*self.brokers.values(), *self.clients.values())]
+        promised = said.Configured(
+            0.0,
+            advertisements=self.config.advertisements is not None,
+            cache_notifications=0 if cache is None else cache.notifications,
+            cache_seconds=None if cache is None else cache.seconds / max(rates, default=1.0),
+            delay_seconds=self.max_delay,
+            recovery_seconds=None if lease is None else lease.bound_seconds / min(rates, default=1.0),
+        )
+        links = tuple(key for key in self.links if key[1] in self.brokers)
+        return promised, said.Topology(0.0, tuple(self.brokers), links)
+
+    def _new(self, node: N, offset: float, rate: float) -> N:
+        if node.name in self.brokers or node.name in self.clients:
+            raise SluiceError(f"there is a {node.name!r} already: give each broker and client a name of its own")
+        node.offset, node.rate = offset, rate
+        return node
+
+    def _join(self, a: Node, b: Node) -> None:
+        link = Link(a, b, f"{self.seed}/delays")
+        self.links[a.name, b.name] = link
+        a.out[b.name], b.out[a.name] = link.forth, link.back
+        self._refresh(link)
+
+    # Time
+
+    def call(self, time: float, action: Callable[[], None]) -> None:
+        """Has something done at a time."""
+        self._push(time, CALL, action, 0, None)
+
+    def run(self, until: float) -> None:
+        """Lets time pass up to that moment."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self._happen()
+        self.now = max(self.now, until)
+
+    def settle(self, limit: int = 1_000_000) -> None:
+        """Lets time pass until nothing is under way; what only the clocks would do later waits."""
+        for _ in range(limit):
+            if not self.moving:
+                return
+            self._happen()
+        raise NeverQuiet(f"messages still move {limit} events after the last thing happened")
+
+    def _push(self, time: float, kind: int, what: Any, epoch: int, message: Any) -> None:
+        self._number += 1
+        if kind != TICK:
+            self.moving += 1
+        heappush(self._heap, (time, self._number, kind, what, epoch, message))
+
+    def _happen(self) -> None:
+        self.now, _, kind, what, epoch, message = heappop(self._heap)
+        if kind == TICK:
+            self._tick(what)
+            return
+        self.moving -= 1
+        self.events += 1
+        if kind == MESSAGE:
+            if what.epoch == epoch and what.told:
+                self.step(what.receiver, Received(what.sender.name, message))
+        elif kind == UP:
+            if what.epoch == epoch:
+                what.told = True
+                self.step(what.receiver, what.up)
+        elif kind == DOWN:
+            self._notice_down(what, epoch)
+        else:
+            what()
+
+    def _tick(self, node: BrokerNode | ClientNode) -> None:
+        if node.tick_at != self.now or node.core is None:
+            return
+        node.tick_at = math.inf
+        deadline = node.core.deadline
+        if node.true(deadline) > self.now:
+            self._schedule_tick(node)
+            return
+        # The clock of the node shows at least what it was waiting for, whatever rounding says.
+        node.clock = max(node.local(self.now), deadline)
+        self.events += 1
+        self.step(node, Tick())
+        if node.core.deadline <= node.clock:
+            self._stuck(node)
+
+    def _stuck(self, node: BrokerNode | ClientNode) -> None:
+        """A core wants another tick at once. That may be rounding, so its clock moves by a hair; not more than a few times."""
+        node.hurry += 1
+        if node.hurry > 100:
+            assert node.core is not None
+            raise CoreError(
+                f"the deadline of {node.name} stays at {node.core.deadline} when it is {node.clock} already"
+            )
+        node.clock += 1e-9 * max(1.0, abs(node.clock))
+
+    def _schedule_tick(self, node: BrokerNode | ClientNode) -> None:
+        if node.core is None or (deadline := node.core.deadline) == math.inf:
+            return
+        at = node.true(deadline)
+        if at < node.tick_at:
+            node.tick_at = max(at, self.now)
+            self._push(node.tick_at, TICK, node, 0, None)
+
+    # Cores
+
+    def step(self, node: Node, event: Any) -> None:
+        """Hands an event or a command to the core of a node and does what it answers."""
+        if isinstance(node, BrokerNode):
+            broker = node.core
+            if broker is None:
+                return
+            try:
+                sends: Sequence[Any] = broker.step(event, node.local(self.now))
+            except Exception as error:
+                raise CoreError(f"broker {node.name} at {event}: {type(error).__name__}: {error}") from error
+            for peer, message in sends:
+                self.send(node, peer, message)
+            if broker.deadline != math.inf:
+                self._schedule_tick(node)
+            if self.after_step is not None:
+                self.after_step(node, event)
+        elif isinstance(node, ClientNode) and node.core is not None:
+            try:
+                effects = node.core.step(event, node.local(self.now))
+            except Exception as error:
+                raise CoreError(f"client {node.name} at {event}: {type(error).__name__}: {error}") from error
+            for effect in effects:
+                if isinstance(effect, Send):
+                    self.send(node, effect.peer, effect.message)
+                else:
+                    self._upcall(node, effect)
+            if node.core is not None and node.core.deadline != math.inf:
+                self._schedule_tick(node)
+
+    def send(self, node: Node, peer: str, message: Message) -> None:
+        """Puts a message on a link."""
+        way = node.out.get(peer)
+        if way is None or not way.back.told:
+            self.complaints.append((self.now, f"{node.name} speaks to {peer}, to which it has no link: {message}"))
+            return
+        if not way.is_open:
+            return
+        if self.noise is None:
+            self.carry(way, message)
+        else:
+            for one in self.noise(way, message):
+                self.carry(way, one)
+
+    def carry(self, way: Direction, message: Message) -> None:
+        """Has a message arrive after a delay, behind those that are under way already."""
+        at = self.now + self.min_delay + self._span * way.random.random()
+        if at < way.last:
+            at = way.last
+        way.last = at
+        self._push(at, MESSAGE, way, way.epoch, message)
+
+    def _upcall(self, node: ClientNode, upcall: client.Upcall) -> None:
+        """Writes down what a client is told, as the trace has it."""
+        now, name, write = self.now, node.name, self.trace.append
+        match upcall:
+            case client.Delivered(notification, subscriptions):
+                publisher, number = notification.id
+                node.deliveries.append((notification, tuple(subscriptions)))
+                write(said.Notified(now, name, publisher, number, tuple(subscriptions)))
+            case client.Published(notification):
+                node.published[notification.id.number] = None
+                if node.past is not None:
+                    node.past.append(notification)
+                write(said.Published(now, name, notification.id.number, notification.record))
+            case client.Completed(kind, id):
+                node.completed[id] = None
+                write(said.Completed(now, name, kind.name.lower(), id))
+            case client.PublishRefused(id, _):
+                # What a client could not even send was never published.
+                if id.number in node.published:
+                    write(said.Refused(now, name, id.number))
+            case client.Replayed(subscription, notifications):
+                for notification in notifications:
+                    node.replays.append((notification, subscription))
+                    write(said.Replayed(now, name, subscription, notification.id.publisher, notification.id.number))
+            case client.InterestChanged(added, removed):
+                self._interest(node, added, removed)
+
+    def _interest(self, node: ClientNode, added: Sequence[Entry], removed: Sequence[Entry]) -> None:
+        for entry in removed:
+            node.interests.pop(str(entry.id), None)
+            self.trace.append(said.Uninterested(self.now, node.name, str(entry.id)))
+        for entry in added:
+            node.interests[str(entry.id)] = entry.where.to_sql()
+            self.trace.append(said.Interested(self.now, node.name, str(entry.id), entry.where.to_sql()))
+        if node.past is not None:
+            for entry in added:
+                if entry.replay is not None and entry.id is not None:
+                    found = tuple(one for one in node.past if entry.where.matches(one.record))
+                    if entry.replay.last is not None:
+                        found = found[len(found) - min(len(found), entry.replay.last) :]
+                    if found:
+                        self.step(node, client.SendReplay(entry.id, found))
+
+    # What clients do
+
+    def command(self, name: str, command: client.Command) -> bool:
+        """Has a client do something, and writes it down; False if it is away."""
+        node = self.clients[name]
+        if node.core is None:
+            return False
+        now, write = self.now, self.trace.append
+        match command:
+            case client.Subscribe(id, where):
+                write(said.Subscribed(now, name, id, where.to_sql()))
+            case client.Unsubscribe(id):
+                write(said.Unsubscribed(now, name, id))
+            case client.Advertise(id, where):
+                write(said.Advertised(now, name, id, where.to_sql()))
+            case client.Unadvertise(id):
+                write(said.Unadvertised(now, name, id))
+            case client.Watch(id, where):
+                write(said.Watched(now, name, id, where.to_sql()))
+            case client.Unwatch(id):
+                write(said.Unwatched(now, name, id))
+        self.step(node, command)
+        return True
+
+    def new_id(self, name: str) -> EntryId | None:
+        """A name for a filter of a client; None if the client is away."""
+        core = self.clients[name].core
+        return None if core is None else core.new_id()
+
+    # What goes wrong
+
+    def start_broker(self, name: str) -> None:
+        """A broker comes up, empty."""
+        node = self.brokers[name]
+        if node.core is None:
+            node.incarnation += 1
+            node.core = Broker(name, self.config, node.incarnation)
+            self._schedule_tick(node)
+            if node.incarnation > 1:
+                self.trace.append(said.BrokerUp(self.now, name))
+            self._refresh_all(node)
+
+    def stop_broker(self, name: str) -> None:
+        """A broker crashes and forgets everything."""
+        node = self.brokers[name]
+        if node.core is not None:
+            node.core = None
+            self.trace.append(said.BrokerDown(self.now, name))
+            self._refresh_all(node)
+
+    def start_client(self, name: str) -> None:
+        """A client comes up; it asks for nothing yet."""
+        node = self.clients[name]
+        if node.core is None:
+            node.incarnation += 1
+            node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation)
+            self._schedule_tick(node)
+            if node.incarnation > 1:
+                self.trace.append(said.ClientUp(self.now, name))
+            self._refresh_all(node)
+
+    def stop_client(self, name: str) -> None:
+        """A client vanishes without a word."""
+        node = self.clients[name]
+        if node.core is not None:
+            node.core = None
+            node.completed.clear()
+            node.interests.clear()
+            self.trace.append(said.ClientDown(self.now, name))
+            self._refresh_all(node)
+
+    def lose_link(self, a: str, b: str) -> None:
+        """A link breaks."""
+        link = self.links[a, b]
+        if not link.is_lost:
+            link.is_lost = True
+            self.trace.append(said.LinkLost(self.now, a, b))
+            self._refresh(link)
+
+    def heal_link(self, a: str, b: str) -> None:
+        """A broken link works again."""
+        link = self.links[a, b]
+        if link.is_lost:
+            link.is_lost = False
+            self.trace.append(said.LinkHealed(self.now, a, b))
+            self._refresh(link)
+
+    def heal(self) -> None:
+        """Ends all faults: brokers are up, links work, messages arrive as they were sent."""
+        self.noise = None
+        for name in self.brokers:
+            self.start_broker(name)
+        for a, b in self.links:
+            self.heal_link(a, b)
+
+    # Links that come and go
+
+    def _refresh_all(self, node: Node) -> None:
+        if not node.is_up:
+            node.tick_at = math.inf
+            for way in node.out.values():
+                # A node that is down hears nothing, and what comes back later knows nothing of the links it had.
+                way.back.epoch += 1
+                way.back.told = False
+        for way in node.out.values():
+            self._refresh(way.link)
+
+    def _refresh(self, link: Link) -> None:
+        """Opens or closes a link as it should be; waits until both ends know that it was closed before it opens."""
+        if link.is_wanted and not link.is_open and not link.closing:
+            link.is_open = True
+            for way in (link.forth, link.back):
+                way.is_open = True
+                way.last = self.now + self._notices.random() * self.max_delay
+                self._push(way.last, UP, way, way.epoch, None)
+        elif link.is_open and not link.is_wanted:
+            link.is_open = False
+            for way in (link.forth, link.back):
+                way.is_open = False
+                if way.receiver.is_up:
+                    link.closing += 1
+                    self._push(self.now + self._notices.random() * self.max_delay, DOWN, way, way.epoch, None)
+
+    def _notice_down(self, way: Direction, epoch: int) -> None:
+        link = way.link
+        link.closing -= 1
+        if way.epoch == epoch:
+            way.epoch += 1
+            if way.told:
+                way.told = False
+                self.step(way.receiver, way.down)
+        if not link.closing:
+            self._refresh(link)
+
+    # Who is active
+
+    def active(self, kind: Kind) -> list[tuple[ClientNode, Entry]]:
+        """What the clients that are up ask for now."""
+        return [
+            (node, entry)
+            for node in self.clients.values()
+            if node.core is not None
+            for entry in node.core.entries[kind].values()
+        ]
