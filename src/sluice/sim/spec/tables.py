@@ -252,12 +252,12 @@ def local_validity(configuration: Configuration, *, weak: bool = False) -> list[
             for kind, wishes in _WISHES[:1] if weak else _WISHES:
                 asked = {(id, where) for id, where in wishes(client).items() if not weak or _is_completed(client, id)}
                 held = {(entry.id, entry.where) for entry in configuration.entries(broker, kind, name)}
+                of = f"of the {kind.name.lower()} of {name}"
                 for id, where in sorted(asked - held, key=str):
-                    wrong(f"{broker} does not hold {id} of the {kind.name.lower()} of {name}: {where}")
-                for id, where in [] if weak else sorted(held - asked, key=str):
-                    wrong(
-                        f"{broker} holds {id} of the {kind.name.lower()} of {name}, which it does not ask for: {where}"
-                    )
+                    wrong(f"{broker} does not hold {id} {of}: {where}")
+                if not weak:
+                    for other, where in sorted(held - asked, key=str):
+                        wrong(f"{broker} holds {other} {of}, which it does not ask for: {where}")
         if not weak:
             there = {*names, *configuration.neighbours[broker]}
             for kind, table in configuration.brokers[broker].tables.items():
