@@ -169,6 +169,8 @@ class Session:
     def __init__(self, name: Peer, *, lease: LeaseConfig | None = None, incarnation: int = 1) -> None:
         self.name = name
         self.broker: Peer | None = None
+        #: Which of its lives this is: numbers of an earlier one are never used again.
+        self._life = incarnation
         self.entries: dict[Kind, dict[EntryId, Entry]] = {kind: {} for kind in _TOLD}
         self._exports = {kind: Export(kind, Version(incarnation, 0)) for kind in _TOLD}
         #: For each thing asked for that is not complete: the version of the export that carries it.
@@ -179,14 +181,14 @@ class Session:
         self._lease = lease
         self._renewal = -math.inf
         self._numbers = 0
-        self._published = 0
+        self._published = (incarnation - 1) << 32
         self._out: list[Send | Upcall] = []
         self._now = 0.0
 
     def new_id(self) -> EntryId:
         """An id for the next thing to ask for."""
         self._numbers += 1
-        return f"{self.name}/{self._numbers}"
+        return f"{self.name}/{self._numbers}" if self._life == 1 else f"{self.name}/{self._life}.{self._numbers}"
 
     @property
     def deadline(self) -> float:
