@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Literal
 
 from sluice.broker.broker import BrokerConfig
-from sluice.client.session import Advertise, Subscribe, Unsubscribe
+from sluice.client.session import Advertise, Session, Subscribe, Unsubscribe
 from sluice.errors import LimitError
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology, hierarchy
@@ -96,12 +96,12 @@ def run(setup: Setup, topology: Topology | None = None, progress: Progress = lam
 
 
 class _Client:
-    """A consumer at work: its session, and the ids of the subscriptions that it holds."""
+    """A consumer at work: the session it speaks through, and the ids of the subscriptions that it holds."""
 
-    def __init__(self, consumer: Consumer, network: Network) -> None:
+    def __init__(self, consumer: Consumer, network: Network, session: Session) -> None:
         self.consumer = consumer
         self.network = network
-        self.session = network.join(f"client-{consumer.number + 1}")
+        self.session = session
         self.held: dict[Subscription, EntryId] = {}
 
     def subscribe(self, where: Subscription) -> None:
@@ -167,14 +167,16 @@ class _Run:
             producer = network.join("producer")
             network.command(producer, Advertise(producer.new_id(), Subscription([EVERYTHING])))
             network.connect(producer, self.topology.root)
-        homes = self.topology.locals
-        for consumer in consumers(setup.subscriptions, len(homes), setup.filters, setup.seed):
-            client = _Client(consumer, network)
+        # What a broker tells others does not depend on which of its clients asks, so all clients of one share a session.
+        sessions = [network.join(f"clients-of-{home}") for home in self.topology.locals]
+        for consumer in consumers(setup.subscriptions, len(sessions), setup.filters, setup.seed):
+            client = _Client(consumer, network, sessions[consumer.home])
             self.clients.append(client)
             if setup.is_active(consumer.number):
                 client.toggle()
-            network.connect(client.session, homes[consumer.home])
             self._steps.client()
+        for session, home in zip(sessions, self.topology.locals, strict=True):
+            network.connect(session, home)
         network.link_all(self._steps.link)
 
     def _let_come_and_go(self) -> int:
