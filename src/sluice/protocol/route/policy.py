@@ -6,6 +6,7 @@ A wider filter makes tables smaller and lets some notifications travel for nothi
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +39,13 @@ def _close_gaps(whole: Ordered, waste: Any, budget: float) -> Ordered:
 
 
 def _number(cut: Cut) -> float | None:
-    """The number at a cut, or None where there is none."""
-    return float(cut[1]) if cut[0] == Kind.NUMBER and len(cut) > 1 else None
+    """The number at a cut, or None where there is none, or none that a float can hold."""
+    if cut[0] != Kind.NUMBER or len(cut) == 1:
+        return None
+    try:
+        return float(cut[1])
+    except OverflowError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +73,9 @@ class Ratio:
         ends = [_number(cut) for cut in (*left, *right)]
         a, b, c, d = ends
         if a is None or b is None or c is None or d is None:
-            return float("inf")
+            return math.inf
         length = (b - a) + (d - c)
-        return (d - a) / length if length > 0 else float("inf")
+        return (d - a) / length if 0 < length < math.inf else math.inf
 
 
 @dataclass(frozen=True, slots=True)
