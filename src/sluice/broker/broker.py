@@ -148,7 +148,7 @@ class Broker:
     def _link_up(self, peer: Peer, role: Role) -> None:
         self.roles[peer] = role
         for kind in self._heard(role):
-            self.tables[kind].hear(peer, self._now)
+            self.tables[kind].replica(peer, self._now)
         if self.config.lease is not None:
             self._expiry = min(self._expiry, self._now + self.config.lease.lease_seconds)
         for kind in self._told(role):
@@ -162,12 +162,12 @@ class Broker:
     def _link_down(self, peer: Peer) -> None:
         if peer not in self.roles:
             return
-        for kind in self._heard(self.roles[peer]):
-            self._spread(kind, peer, self.tables[kind].replicas[peer].clear())
         for table in self.tables.values():
-            table.forget(peer)
+            table.stop_telling(peer)
         for completion in self.completion.values():
             completion.forget(peer)
+        for kind, table in self.tables.items():
+            self._spread(kind, peer, table.stop_hearing(peer))
         del self.roles[peer]
 
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -179,9 +179,8 @@ class Broker:
             case ReplayEvent():
                 self._replay(message)
             case Change(kind=kind) | Snapshot(kind=kind) | Digest(kind=kind):
-                replica = self.tables[kind].replicas.get(peer)
-                if replica is not None:
-                    self._hear(peer, replica, message)
+                if kind in self._heard(self.roles[peer]):
+                    self._hear(peer, message)
             case Lost(kind):
                 export = self.tables[kind].exports.get(peer)
                 if export is not None:
@@ -195,9 +194,10 @@ class Broker:
             case _:
                 assert_never(message)
 
-    def _hear(self, peer: Peer, replica: Replica, message: Change | Snapshot | Digest) -> None:
+    def _hear(self, peer: Peer, message: Change | Snapshot | Digest) -> None:
         """Takes over what a peer tells of one of its tables, or asks for a snapshot if that cannot be done."""
         kind = message.kind
+        replica = self.tables[kind].replica(peer, self._now)
         delta: Delta | None = None
         match message:
             case Change():
@@ -235,7 +235,7 @@ class Broker:
                 self._note_askers(peer, delta)
             elif kind == Kind.SUBSCRIPTIONS:
                 self.forwarding.update(peer, added, removed)
-                if self.roles[peer] == Role.CLIENT:
+                if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
                     self._note_askers(peer, delta)
                 self._catch_up(peer, added)
@@ -260,7 +260,7 @@ class Broker:
         yield from self.tables[kind].contents()
         if kind == Kind.INTEREST:
             for peer, entry in self.tables[Kind.SUBSCRIPTIONS].contents():
-                if self.roles[peer] == Role.CLIENT:
+                if self.roles.get(peer) == Role.CLIENT:
                     yield peer, entry
 
     # --- notifications ------------------------------------------------------------------------------------------------
@@ -278,9 +278,10 @@ class Broker:
         found = self.forwarding.find([each.record for each in notifications])
         for notification, peers in zip(notifications, found, strict=True):
             for peer, entries in peers.items():
-                if self.roles[peer] == Role.CLIENT:
+                role = self.roles.get(peer)
+                if role == Role.CLIENT:
                     deliveries.setdefault(peer, []).append(Delivery(notification, _ids(entries)))
-                elif peer != source:
+                elif role == Role.BROKER and peer != source:
                     batches.setdefault(peer, []).append(notification)
             if self.cache is not None:
                 self.cache.reached(notification.id, peers)
@@ -295,7 +296,7 @@ class Broker:
         if notification.id.publisher != client:
             reason = f"it says it is from {notification.id.publisher!r}: publish under your own name"
         elif self.config.advertisements:
-            advertised = self.tables[Kind.ADVERTISEMENTS].replicas[client].entries
+            advertised = self.tables[Kind.ADVERTISEMENTS].replica(client, self._now).entries
             if not any(entry.where.matches(notification.record) for entry in advertised):
                 reason = f"it matches none of the {len(advertised)} advertisements of {client!r}: advertise it first"
         if reason is not None:
@@ -304,7 +305,7 @@ class Broker:
 
     def _catch_up(self, peer: Peer, added: Iterable[Entry]) -> None:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
-        if self.cache is None:
+        if self.cache is None or peer not in self.roles:
             return
         missed = list(self.cache.missed(peer, added, self._now))
         if not missed:
@@ -317,7 +318,7 @@ class Broker:
     def _replay(self, message: ReplayEvent) -> None:
         """Sends past notifications towards the one subscription they are for, along the way its interest came."""
         peer = self._askers.get(message.subscription)
-        if peer is not None:
+        if peer in self.roles:
             self._send(peer, message)
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -352,8 +353,9 @@ class Broker:
 
     def _rebuild(self) -> None:
         for kind, table in self.tables.items():
-            for peer in [peer for peer in table.replicas if peer not in self.roles]:
-                table.forget(peer)
+            for peer in [peer for peer in (*table.replicas, *table.exports) if peer not in self.roles]:
+                table.stop_telling(peer)
+                table.stop_hearing(peer)
             self._send_changes(table.rebuild(list(self._contents(kind))))
         for kind, completion in self.completion.items():
             completion.clamp(self.tables[kind].exports)

@@ -58,8 +58,11 @@ class LeaseConfig:
 
     @property
     def repair_seconds(self) -> float:
-        """How long a repair takes at most: a digest, the question, its answer, and the change across the network."""
-        return self.renew_seconds + (3 + self.diameter) * self.max_delay_seconds
+        """How long a repair takes at most: a digest, the question, its answer, and the change across the network.
+
+        Twice across, since what steers goes there first, and only then comes back what it steers.
+        """
+        return self.renew_seconds + (3 + 2 * self.diameter) * self.max_delay_seconds
 
     @property
     def bound_seconds(self) -> float:

@@ -125,9 +125,11 @@ class Table:
         #: The highest version that any export had: a neighbour that comes back is told by versions it has not seen.
         self._last = 0
 
-    def hear(self, peer: Peer, now: float) -> None:
-        """Begins to hold what a peer tells."""
-        self.replicas[peer] = Replica(now)
+    def replica(self, peer: Peer, now: float) -> Replica:
+        """What is held of a peer, from now on if nothing was."""
+        if peer not in self.replicas:
+            self.replicas[peer] = Replica(now)
+        return self.replicas[peer]
 
     def tell(self, peer: Peer, incarnation: int, contents: Contents) -> None:
         """Begins to tell a neighbour; the export is to be sent as a snapshot."""
@@ -136,13 +138,17 @@ class Table:
         self._outlets[peer], self.exports[peer] = outlet, outlet.export
         outlet.rebuild(_others(contents, peer), self._steering_of(peer))
 
-    def forget(self, peer: Peer) -> None:
-        """Stops to tell a neighbour, and holds nothing of it any more."""
+    def stop_telling(self, peer: Peer) -> None:
+        """Tells a neighbour nothing any more."""
         self._outlets.pop(peer, None)
         export = self.exports.pop(peer, None)
         if export is not None:
             self._last = max(self._last, export.version.sequence + 1)
-        self.replicas.pop(peer, None)
+
+    def stop_hearing(self, peer: Peer) -> Delta:
+        """Gives up what a peer has told."""
+        replica = self.replicas.pop(peer, None)
+        return ([], []) if replica is None else replica.clear()
 
     def contents(self) -> Iterator[tuple[Peer, Entry]]:
         """All entries, each with the peer it came from."""
