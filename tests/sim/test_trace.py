@@ -212,5 +212,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [object(), 1j, {1: 2}])
 def test_what_is_no_value_is_refused(value: object) -> None:
-    with pytest.raises(TraceError, match="record what|are strings"):
+    with pytest.raises(TraceError, match=r"record what|are strings"):
         Trace([Published(0.0, "a", 1, {"x": value})]).hash()

@@ -137,33 +137,33 @@ def _nothing_failed(history: History, publication: Publication, wanted: Promise,
     request = min(wanted.request, offer.request)
     delay = history.config.delay_seconds
     if delay is None:
-        known: Index = request if wanted.at_rest else history.quiet_before(request) or 0
+        known: Index = request if wanted.at_rest else history.quiet_before(request)
         before, until = index, NEVER
     else:
         # A client notices a little later than the trace that its link has come or gone.
-        before = history.first_at(history.at(index) - 3 * delay)
+        before = history.last_before(history.at(index) - 3 * delay)
         until = history.last_at(max(history.at(index), history.at(wanted.since)) + (links + 3) * delay)
         settling = ((2 * links if history.advertisements else links) + 3) * delay
-        known = request if wanted.at_rest else history.first_at(history.at(request) - settling)
-        known = max(known, history.quiet_before(request) or 0)
+        known = request if wanted.at_rest else history.last_before(history.at(request) - settling)
+        known = max(known, history.quiet_before(request))
     if wanted.at_rest:
         before = max(before, int(request))
     if history.advertisements:
         before = min(before, int(offer.request))
     return (
-        wanted.wish.end > until
-        and (not history.advertisements or offer.wish.end > until)
+        wanted.wish.lasts(until)
+        and (not history.advertisements or offer.wish.lasts(until))
         and publication.refused == NEVER
         and history.is_clear(path, known, until)
         and history.is_clear(history.ends(subscriber, index), wanted.request, until)
         and history.is_clear(history.ends(publisher, index), before, until)
-        and history.is_undisturbed(history.quiet_before(request + 1) or 0, until)
+        and history.is_undisturbed(history.quiet_before(request + 1), until)
     )
 
 
 def _at_rest(history: History, wish: Wish, publication: Publication) -> Promise | None:
     quiet = history.quiet_before(publication.index)
-    return Promise(wish, quiet, quiet, at_rest=True) if quiet is not None and wish.is_active(quiet) else None
+    return Promise(wish, quiet, quiet, at_rest=True) if quiet >= 0 and wish.is_active(quiet) else None
 
 
 def _acknowledged_before(history: History, wish: Wish, publication: Publication) -> Promise | None:

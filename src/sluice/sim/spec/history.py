@@ -78,6 +78,10 @@ class Wish:
         """Whether it is asked for at that place in the trace."""
         return self.start < index < self.end
 
+    def lasts(self, index: Index) -> bool:
+        """Whether it is still asked for after that place."""
+        return self.end == NEVER or self.end > index
+
 
 class Publication:
     """A published notification and whom it reached."""
@@ -304,18 +308,18 @@ class History:
         """The time of an event; infinity after the end of the trace."""
         return self.times[int(index)] if index < len(self.times) else NEVER
 
-    def first_at(self, time: float) -> int:
-        """The index of the first event at a time or later."""
-        return bisect_left(self.times, time)
+    def last_before(self, time: float) -> int:
+        """The index of the last event before a time; -1 before the first one."""
+        return bisect_left(self.times, time) - 1
 
     def last_at(self, time: float) -> Index:
         """The index of the last event up to a time; infinity for a time that is not known."""
         return NEVER if time == NEVER else bisect_right(self.times, time) - 1
 
-    def quiet_before(self, index: Index) -> int | None:
-        """The last place before an index at which everything was at rest."""
+    def quiet_before(self, index: Index) -> int:
+        """The last place before an index at which everything was at rest; -1 if there is none."""
         place = bisect_left(self.quiets, index)
-        return self.quiets[place - 1] if place else None
+        return self.quiets[place - 1] if place else -1
 
     def wish_at(self, kind: str, client: str, id: str, index: int) -> Wish | None:
         """What a client asked for under an id at that place."""

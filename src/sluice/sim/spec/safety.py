@@ -96,7 +96,7 @@ def _refusing(history: History) -> Iterator[Violation]:
     delay = history.config.delay_seconds
     for publication in history.publications:
         # Long enough before it for the client to know its link, and after it for the answer.
-        since = publication.index if delay is None else history.first_at(history.at(publication.index) - 3 * delay)
+        since = publication.index if delay is None else history.last_before(history.at(publication.index) - 3 * delay)
         until = NEVER if delay is None else history.last_at(history.at(publication.index) + 3 * delay)
         broker = history.broker_of(publication.client, publication.index)
         way = (*history.ends(publication.client, publication.index), *([] if broker is None else [broker]))
@@ -105,7 +105,7 @@ def _refusing(history: History) -> Iterator[Violation]:
             if (
                 not history.is_advertised(publication)
                 and history.is_clear(way, since, until)
-                and history.is_undisturbed(history.quiet_before(since) or 0, until)
+                and history.is_undisturbed(history.quiet_before(since), until)
             ):
                 says = f"{publication.name} lies outside of what {publication.client} advertises, and nobody refused it"
                 yield Violation("refusing", event.at, says, (event,))
@@ -116,7 +116,7 @@ def _refusing(history: History) -> Iterator[Violation]:
             if (
                 history.matching.matches(wish.where, publication.record, row)
                 and history.is_clear(way, first, publication.refused)
-                and history.is_undisturbed(history.quiet_before(first) or 0, publication.refused)
+                and history.is_undisturbed(history.quiet_before(first), publication.refused)
             ):
                 says = f"{publication.name} was refused, although {wish.id} advertises it: {wish.where}"
                 story = (history.events[wish.start], event, history.events[int(publication.refused)])
@@ -130,7 +130,7 @@ def recovered(history: History) -> Index:
         return 0
     if history.config.recovery_seconds is not None:
         time = history.at(history.last_fault) + history.config.recovery_seconds
-        return history.first_at(time) if time > history.at(history.last_fault) else history.last_fault + 1
+        return max(history.last_before(time), history.last_fault) + 1
     return next((index for index in history.quiets if index > history.last_fault), NEVER)
 
 
