@@ -12,6 +12,7 @@ from sluice.sim.trace import (
     LinkHealed,
     LinkLost,
     Quiet,
+    Record,
     Subscribed,
     Topology,
     Trace,
@@ -103,6 +104,6 @@ def test_who_asked_for_what() -> None:
 
 
 def test_records_that_differ_have_different_keys() -> None:
-    records = [{"x": 1}, {"x": True}, {"x": 1.0}, {"x": "1"}, {"y": 1}, {"x": (1,)}, {"x": (True,)}, {}]
+    records: list[Record] = [{"x": 1}, {"x": True}, {"x": 1.0}, {"x": "1"}, {"y": 1}, {"x": (1,)}, {"x": (True,)}, {}]
     assert len({record_key(record) for record in records}) == len(records)
     assert record_key({"x": 1}) == record_key({"x": 1})
