@@ -141,6 +141,16 @@ def test_weak_validity_asks_for_what_is_complete() -> None:
     ]
 
 
+def test_weak_validity_asks_for_what_may_be_published_completely() -> None:
+    network = path()
+    network.hold("c", "b")
+    network.client("alice", "a", {"alice/1": "price > 3"}, advertisements={"alice/3": "true"})
+    for completed in (set(), {"bob/2"}):
+        network.client("bob", "c", {"bob/1": "symbol = 'B'"}, advertisements={"bob/2": "true"}, completed=completed)
+        assert len(valid(network.configuration(advertisements=True))) == 1
+        assert len(weakly_valid(network.configuration(advertisements=True))) == len(completed)
+
+
 def test_with_advertisements_only_what_may_be_published_is_owed() -> None:
     network = path()
     network.hold("c", "b")

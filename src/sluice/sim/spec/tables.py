@@ -62,7 +62,7 @@ class Client:
     subscriptions: Mapping[EntryId, Subscription] = field(default_factory=dict)
     advertisements: Mapping[EntryId, Subscription] = field(default_factory=dict)
     watches: Mapping[EntryId, Subscription] = field(default_factory=dict)
-    #: The subscriptions that it was told are complete; None: all of them.
+    #: The subscriptions and advertisements that it was told are complete; None: all of them.
     completed: Collection[EntryId] | None = None
 
 
@@ -126,10 +126,15 @@ class Configuration:
             for broker, names in self.local.items()
         }
 
-    def offers(self) -> dict[Peer, int]:
+    def offers(self, completed_only: bool = False) -> dict[Peer, int]:
         """What the local clients of each broker advertise."""
         return {
-            broker: self.filters.set_of(where for name in names for where in self.clients[name].advertisements.values())
+            broker: self.filters.set_of(
+                where
+                for name in names
+                for id, where in self.clients[name].advertisements.items()
+                if not completed_only or _is_completed(self.clients[name], id)
+            )
             for broker, names in self.local.items()
         }
 
@@ -187,7 +192,7 @@ def remote_validity(configuration: Configuration, *, weak: bool = False) -> list
     name = "weak-remote-validity" if weak else "remote-validity"
     filters = configuration.filters
     eta = configuration.behind(configuration.interests(completed_only=weak))
-    offers = configuration.behind(configuration.offers()) if configuration.advertisements else {}
+    offers = configuration.behind(configuration.offers(completed_only=weak)) if configuration.advertisements else {}
     found = []
     for broker, neighbour in configuration.directed():
         nu = configuration.forwarded(broker, neighbour)
