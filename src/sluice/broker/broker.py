@@ -333,8 +333,8 @@ class Broker:
         if lease is None:
             return
         for kind, peer, replica in list(self._replicas()):
-            # A renewal in the future is damage: it would never expire.
-            if not self._now - lease.lease_seconds < replica.renewed <= self._now:
+            # A renewal in the future is damage: it would never expire. The sum is that of the deadline, to the last bit.
+            if not replica.renewed <= self._now < replica.renewed + lease.lease_seconds:
                 replica.renewed = self._now
                 self._spread(kind, peer, replica.clear())
         self._expiry = lease.lease_seconds + min((each.renewed for _, _, each in self._replicas()), default=math.inf)

@@ -192,8 +192,10 @@ class Session:
 
     @property
     def deadline(self) -> float:
-        """When a `Tick` is due."""
-        return math.inf if self._lease is None or self.broker is None else self._renewal
+        """When a `Tick` is due: a renewal, or the end of the lease on interest."""
+        if self._lease is None or self.broker is None:
+            return math.inf
+        return min(self._interest.renewed + self._lease.lease_seconds, self._renewal)
 
     def step(self, event: Event | Command, now: float) -> list[Send | Upcall]:
         """Takes one event or command in; returns what is to be sent and what is new, in order."""
@@ -274,7 +276,8 @@ class Session:
 
     def _link_up(self, broker: Peer) -> None:
         self.broker = broker
-        self._interest = Replica(self._now)
+        self._tell_interest(self._interest.clear())
+        self._interest.renewed = self._now
         for kind, export in self._exports.items():
             export.acked = -1
             self._pending[kind] = dict.fromkeys(self.entries[kind], export.version.sequence)
@@ -349,10 +352,11 @@ class Session:
     def _tick(self) -> None:
         if self._lease is None or self.broker is None:
             return
-        if not self._now - self._lease.lease_seconds < self._interest.renewed <= self._now:
+        if not self._interest.renewed <= self._now < self._interest.renewed + self._lease.lease_seconds:
             self._interest.renewed = self._now
             self._tell_interest(self._interest.clear())
-        if self._now >= self._renewal:
+        # A renewal too far in the future is damage: it would never come.
+        if not self._now < self._renewal <= self._now + self._lease.renew_seconds:
             self._renewal = self._now + self._lease.renew_seconds
             for export in self._exports.values():
                 self._send(export.digest())

@@ -1,0 +1,379 @@
+"""A client's half of the conversation: what it says at which moment, and what it tells its user."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sluice import parse
+from sluice.broker import BrokerConfig
+from sluice.client import session as session_module
+from sluice.client.session import (
+    Advertise,
+    Completed,
+    Delivered,
+    InterestChanged,
+    Publish,
+    Published,
+    PublishRefused,
+    Replayed,
+    SendReplay,
+    Session,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+    Unwatch,
+    Upcall,
+    Watch,
+)
+from sluice.errors import ProtocolError, SluiceError
+from sluice.protocol.export import checksum
+from sluice.protocol.lease import LeaseConfig
+from sluice.protocol.messages import (
+    Ack,
+    Change,
+    Deliver,
+    Delivery,
+    Digest,
+    Entry,
+    EntryId,
+    Kind,
+    LinkDown,
+    LinkUp,
+    Lost,
+    Message,
+    Notification,
+    NotificationId,
+    Notify,
+    Received,
+    Refused,
+    Replay,
+    ReplayEvent,
+    Role,
+    Send,
+    Snapshot,
+    Tick,
+    Version,
+)
+from tests.protocol.drive import entry, line
+
+UP = LinkUp("b", Role.BROKER)
+LEASE = LeaseConfig(renew_seconds=10, lease_seconds=25, max_delay_seconds=1, diameter=4)
+
+
+def sent(effects: list[Send | Upcall]) -> list[Message]:
+    assert all(each.peer == "b" for each in effects if isinstance(each, Send))
+    return [each.message for each in effects if isinstance(each, Send)]
+
+
+def news(effects: list[Send | Upcall]) -> list[Upcall]:
+    return [each for each in effects if not isinstance(each, Send)]
+
+
+def online(name: str = "alice", **options: Any) -> Session:
+    session = Session(name, **options)
+    session.step(UP, 0.0)
+    return session
+
+
+def receive(session: Session, message: Message, now: float = 0.0) -> list[Send | Upcall]:
+    return session.step(Received("b", message), now)
+
+
+def subscribe(id: EntryId, text: str = "x > 1", replay: Replay | None = None) -> Subscribe:
+    return Subscribe(id, parse(text), replay)
+
+
+def note(number: int) -> Notification:
+    return Notification(NotificationId("bob", number), {"x": number})
+
+
+def deliver(number: int, *ids: EntryId) -> Deliver:
+    return Deliver((Delivery(note(number), ids),))
+
+
+def test_commands_become_changes() -> None:
+    session = online()
+    first, zero = Version(1, 1), Version(1, 0)
+    one = entry("x > 1", "alice/1", Replay(last=3))
+    assert sent(session.step(subscribe("alice/1", "x > 1", Replay(last=3)), 0.0)) == [
+        Change(Kind.SUBSCRIPTIONS, zero, first, (one,), ())
+    ]
+    assert sent(session.step(Advertise("alice/2", parse("x > 2")), 0.0)) == [
+        Change(Kind.ADVERTISEMENTS, zero, first, (entry("x > 2", "alice/2"),), ())
+    ]
+    assert sent(session.step(Watch("alice/3", parse("x > 3")), 0.0)) == [
+        Change(Kind.WATCHES, zero, first, (entry("x > 3", "alice/3"),), ())
+    ]
+    assert {kind: list(held) for kind, held in session.entries.items()} == {
+        Kind.SUBSCRIPTIONS: ["alice/1"],
+        Kind.ADVERTISEMENTS: ["alice/2"],
+        Kind.WATCHES: ["alice/3"],
+    }
+    for command, kind in (
+        (Unsubscribe("alice/1"), Kind.SUBSCRIPTIONS),
+        (Unadvertise("alice/2"), Kind.ADVERTISEMENTS),
+        (Unwatch("alice/3"), Kind.WATCHES),
+    ):
+        ((message),) = sent(session.step(command, 0.0))
+        assert isinstance(message, Change) and message.kind == kind and len(message.removed) == 1
+        assert message.version == Version(1, 2) and not session.entries[kind]
+        assert session.step(command, 0.0) == [], "what is not held cannot be taken back"
+
+
+def test_to_ask_again_changes_nothing_and_another_filter_needs_another_id() -> None:
+    session = online()
+    session.step(subscribe("alice/1"), 0.0)
+    assert session.step(subscribe("alice/1"), 0.0) == []
+    with pytest.raises(ProtocolError, match="'alice/1' is taken by x > 1"):
+        session.step(subscribe("alice/1", "x > 2"), 0.0)
+    with pytest.raises(ProtocolError):
+        session.step(subscribe("alice/1", "x > 1", Replay()), 0.0)
+    assert session.entries[Kind.SUBSCRIPTIONS] == {"alice/1": entry("x > 1", "alice/1")}
+
+
+def test_ids_and_numbers_are_never_used_again() -> None:
+    seen = set()
+    for life in (1, 2, 3):
+        session = online(incarnation=life)
+        seen |= {session.new_id(), session.new_id()}
+        for _ in range(2):
+            published = session.step(Publish({"x": 1}), 0.0)[0]
+            assert isinstance(published, Published) and published.notification.id.publisher == "alice"
+            seen.add(str(published.notification.id.number))
+    assert len(seen) == 12
+
+
+def test_commands_given_offline_are_said_at_the_next_link() -> None:
+    session = Session("alice")
+    assert session.step(subscribe("alice/1"), 0.0) == []
+    assert session.step(subscribe("alice/2"), 0.0) == []
+    assert session.step(Unsubscribe("alice/1"), 0.0) == []
+    assert session.step(Watch("alice/3", parse("true")), 0.0) == []
+    snapshots = sent(session.step(UP, 0.0))
+    assert snapshots == [
+        Snapshot(Kind.SUBSCRIPTIONS, Version(1, 3), (entry("x > 1", "alice/2"),)),
+        Snapshot(Kind.ADVERTISEMENTS, Version(1, 0), ()),
+        Snapshot(Kind.WATCHES, Version(1, 1), (entry("true", "alice/3"),)),
+    ]
+    assert news(receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 3)))) == [Completed(Kind.SUBSCRIPTIONS, "alice/2")]
+
+
+def test_nothing_is_published_offline() -> None:
+    session = Session("alice")
+    (refused,) = session.step(Publish({"x": 1}), 0.0)
+    assert isinstance(refused, PublishRefused) and "no link" in refused.reason
+    session.step(UP, 0.0)
+    published, send = session.step(Publish({"x": {"y": 1}}), 0.0)
+    assert isinstance(published, Published) and published.notification.id != refused.id
+    assert published.notification.record["x.y"] == 1
+    assert send == Send("b", Notify((published.notification,)))
+    session.step(LinkDown("b"), 0.0)
+    assert isinstance(session.step(Publish({"x": 1}), 0.0)[0], PublishRefused)
+
+
+def test_a_bad_record_uses_no_number() -> None:
+    session = online()
+    with pytest.raises(SluiceError):
+        session.step(Publish({"x": object()}), 0.0)
+    published = session.step(Publish({"x": 1}), 0.0)[0]
+    assert isinstance(published, Published) and published.notification.id.number == 1
+
+
+def test_completed_comes_with_the_version_that_carries_the_request() -> None:
+    session = online()
+    for number in (1, 2, 3):
+        session.step(subscribe(f"alice/{number}"), 0.0)
+    session.step(Advertise("alice/4", parse("true")), 0.0)
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 0))) == []
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 2))) == [
+        Completed(Kind.SUBSCRIPTIONS, "alice/1"),
+        Completed(Kind.SUBSCRIPTIONS, "alice/2"),
+    ]
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 2))) == []
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(2, 9))) == [], "of another life"
+    assert receive(session, Ack(Kind.INTEREST, Version(1, 9))) == []
+    session.step(Unsubscribe("alice/3"), 0.0)
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 4))) == [], "nobody waits for it any more"
+    assert receive(session, Ack(Kind.ADVERTISEMENTS, Version(1, 1))) == [Completed(Kind.ADVERTISEMENTS, "alice/4")]
+
+
+def test_a_reconnect_says_completed_again() -> None:
+    session = online()
+    session.step(subscribe("alice/1"), 0.0)
+    assert receive(session, Ack(Kind.SUBSCRIPTIONS, Version(1, 1))) == [Completed(Kind.SUBSCRIPTIONS, "alice/1")]
+    assert session.step(LinkDown("b"), 0.0) == []
+    session.step(subscribe("alice/2"), 0.0)
+    effects = session.step(LinkUp("c", Role.BROKER), 0.0)
+    assert {each.peer for each in effects if isinstance(each, Send)} == {"c"} and session.broker == "c"
+    assert session.step(Received("b", Ack(Kind.SUBSCRIPTIONS, Version(1, 2))), 0.0) == [], "from the link before"
+    assert session.step(Received("c", Ack(Kind.SUBSCRIPTIONS, Version(1, 1))), 0.0) == [], "of the link before"
+    assert session.step(Received("c", Ack(Kind.SUBSCRIPTIONS, Version(1, 2))), 0.0) == [
+        Completed(Kind.SUBSCRIPTIONS, "alice/1"),
+        Completed(Kind.SUBSCRIPTIONS, "alice/2"),
+    ]
+
+
+def test_deliveries_for_what_was_taken_back_are_dropped() -> None:
+    session = online()
+    for number in (1, 2):
+        session.step(subscribe(f"alice/{number}"), 0.0)
+    assert receive(session, deliver(5, "alice/1", "alice/2")) == [Delivered(note(5), ("alice/1", "alice/2"))]
+    session.step(Unsubscribe("alice/1"), 0.0)
+    assert receive(session, deliver(6, "alice/1", "alice/2")) == [Delivered(note(6), ("alice/2",))]
+    assert receive(session, deliver(7, "alice/1")) == []
+    session.step(Unsubscribe("alice/2"), 0.0)
+    assert receive(session, Deliver((Delivery(note(8), ("alice/2",)), Delivery(note(9), ())))) == []
+
+
+def test_what_comes_live_and_replayed_counts_once() -> None:
+    session = online()
+    session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
+    session.step(subscribe("alice/2"), 0.0)
+    assert receive(session, deliver(2, "alice/1", "alice/2")) == [Delivered(note(2), ("alice/1", "alice/2"))]
+    assert receive(session, ReplayEvent("alice/1", (note(1), note(2), note(3)))) == [
+        Replayed("alice/1", (note(1), note(3)))
+    ]
+    assert receive(session, deliver(3, "alice/1", "alice/2")) == [Delivered(note(3), ("alice/2",))]
+    assert receive(session, ReplayEvent("alice/1", (note(1),))) == []
+    assert receive(session, ReplayEvent("nobody/1", (note(1),))) == []
+    session.step(Unsubscribe("alice/1"), 0.0)
+    assert receive(session, ReplayEvent("alice/1", (note(9),))) == []
+    session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
+    assert receive(session, deliver(3, "alice/1")) == [Delivered(note(3), ("alice/1",))], "a new wish, a new memory"
+
+
+def test_the_memory_for_replays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MAX_SEEN", 2)
+    session = online()
+    session.step(subscribe("alice/1", replay=Replay()), 0.0)
+    for number in (1, 2, 3):
+        receive(session, deliver(number, "alice/1"))
+    assert receive(session, ReplayEvent("alice/1", (note(2), note(3)))) == []
+    assert receive(session, ReplayEvent("alice/1", (note(1),))) == [Replayed("alice/1", (note(1),))]
+
+
+def test_a_refusal_is_passed_on() -> None:
+    session = online()
+    refused = Refused(NotificationId("alice", 1), "why")
+    assert receive(session, refused) == [PublishRefused(NotificationId("alice", 1), "why")]
+
+
+def test_a_history_sends_to_one_subscription() -> None:
+    assert sent(online().step(SendReplay("bob/1", (note(1),)), 0.0)) == [ReplayEvent("bob/1", (note(1),))]
+    assert Session("alice").step(SendReplay("bob/1", (note(1),)), 0.0) == []
+
+
+def test_what_a_broker_lost_is_said_again() -> None:
+    session = online()
+    session.step(subscribe("alice/1"), 0.0)
+    assert sent(receive(session, Lost(Kind.SUBSCRIPTIONS))) == [
+        Snapshot(Kind.SUBSCRIPTIONS, Version(1, 1), (entry("x > 1", "alice/1"),))
+    ]
+    assert receive(session, Lost(Kind.INTEREST)) == []
+    assert receive(session, Notify((note(1),))) == [] == receive(session, Snapshot(Kind.WATCHES, Version(1, 0), ()))
+
+
+def interest(*entries: Entry, sequence: int = 1) -> Snapshot:
+    return Snapshot(Kind.INTEREST, Version(1, sequence), entries)
+
+
+ONE, TWO = entry("x > 1", "bob/1"), entry("x > 2", "bob/2")
+
+
+def test_interest_comes_and_goes() -> None:
+    session = online()
+    assert receive(session, interest()) == []
+    assert receive(session, Change(Kind.INTEREST, Version(1, 1), Version(1, 2), (ONE,), ())) == [
+        InterestChanged((ONE,), ())
+    ]
+    assert receive(session, interest(TWO, sequence=3)) == [InterestChanged((TWO,), (ONE,))]
+    assert session.step(LinkDown("b"), 0.0) == [InterestChanged((), (TWO,))]
+    assert session.step(LinkDown("b"), 0.0) == []
+
+
+def test_interest_that_does_not_fit_is_asked_for_again() -> None:
+    session = online()
+    receive(session, interest(ONE))
+    change = Change(Kind.INTEREST, Version(1, 5), Version(1, 6), (TWO,), ())
+    assert receive(session, change) == [Send("b", Lost(Kind.INTEREST))]
+    assert receive(session, Digest(Kind.INTEREST, Version(1, 6), 0)) == [Send("b", Lost(Kind.INTEREST))]
+    assert receive(session, interest(ONE, TWO, sequence=6)) == [InterestChanged((TWO,), ())]
+
+
+def test_a_link_that_replaces_another_takes_its_interest_away() -> None:
+    """No news may be lost: what was added is removed before it is added again."""
+    session = online()
+    receive(session, interest(ONE))
+    assert news(session.step(LinkUp("c", Role.BROKER), 0.0)) == [InterestChanged((), (ONE,))]
+
+
+def test_without_leases_nothing_waits_for_time() -> None:
+    session = online()
+    assert session.deadline == math.inf and session.step(Tick(), 99.0) == []
+    assert Session("alice", lease=LEASE).deadline == math.inf, "offline there is nothing to renew"
+
+
+def test_leases_are_renewed_as_a_whole() -> None:
+    session = online(lease=LEASE)
+    session.step(subscribe("alice/1"), 0.0)
+    assert session.deadline <= 0.0
+    digests = sent(session.step(Tick(), 0.0))
+    assert [(each.kind, each.version) for each in digests if isinstance(each, Digest)] == [
+        (Kind.SUBSCRIPTIONS, Version(1, 1)),
+        (Kind.ADVERTISEMENTS, Version(1, 0)),
+        (Kind.WATCHES, Version(1, 0)),
+    ]
+    assert session.deadline == 10.0 and session.step(Tick(), 9.0) == []
+    assert len(sent(session.step(Tick(), 10.0))) == 3 and session.deadline == 20.0
+    session.step(LinkDown("b"), 21.0)
+    assert session.step(Tick(), 30.0) == []
+
+
+def test_interest_expires_unless_it_is_renewed() -> None:
+    session = online(lease=LEASE)
+    receive(session, interest(ONE))
+    renewal = Digest(Kind.INTEREST, Version(1, 1), checksum([ONE]))
+    session.step(Tick(), 10.0)
+    assert receive(session, renewal, 12.0) == []
+    assert news(session.step(Tick(), 25.0)) == [] == news(session.step(Tick(), 36.0))
+    assert session.deadline <= 37.0, "it asks to be woken when the lease ends"
+    assert news(session.step(Tick(), 37.0)) == [InterestChanged((), (ONE,))]
+    assert receive(session, renewal, 38.0) == [Send("b", Lost(Kind.INTEREST))]
+
+
+@pytest.mark.parametrize("damage", [math.inf, 1e12, math.nan, -math.inf])
+def test_a_renewal_that_damage_put_off_comes_all_the_same(damage: float) -> None:
+    session = online(lease=LEASE)
+    session.step(Tick(), 0.0)
+    session._renewal = damage
+    assert not session.deadline > 25.0
+    assert len(sent(session.step(Tick(), 25.0))) == 3 and session.deadline == 35.0
+
+
+@pytest.mark.parametrize("damage", [math.inf, 1e12, math.nan, -math.inf])
+def test_interest_that_damage_made_eternal_is_given_up(damage: float) -> None:
+    session = online(lease=LEASE)
+    receive(session, interest(ONE))
+    session.step(Tick(), 0.0)
+    session._interest.renewed = damage
+    assert news(session.step(Tick(), 10.0)) == [InterestChanged((), (ONE,))]
+
+
+def test_a_client_follows_a_broker_that_restarts() -> None:
+    network = line(BrokerConfig(), 1)
+    network.client("alice", "b0")
+    network.do("alice", subscribe("alice/1"))
+    network.run()
+    assert network.completed() == ["alice/1"]
+    network.crash("b0")
+    network.do("alice", subscribe("alice/2"))
+    network.broker("b0", "alice", incarnation=2)
+    network.run()
+    assert network.completed() == ["alice/1", "alice/2"]
+    network.assert_consistent()
+    network.do("alice", Publish({"x": 2}))
+    network.run()
+    assert network.deliveries() == [("alice/1", {"x": 2}), ("alice/2", {"x": 2})]
