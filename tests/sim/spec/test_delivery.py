@@ -226,6 +226,23 @@ def test_with_known_delays_a_client_that_asks_again_is_promised_again() -> None:
     assert says(COMPLETE, [DELAY, *LOST, *offline, soon]) == []
 
 
+@pytest.mark.parametrize("pair", OF_THE_PUBLISHER, ids=lambda pair: str(pair[0]))
+def test_with_known_delays_a_publisher_needs_time_to_know_its_link(pair: Story) -> None:
+    assert says(COMPLETE, [DELAY, *LOST, *during(pair, 15.0, 18.6)]) == []
+    assert says(COMPLETE, [DELAY, *LOST, *during(pair, 15.0, 18.4)]) == MISSING
+
+
+def test_with_known_delays_a_link_that_healed_before_the_request_does_not_count() -> None:
+    early: Story = [LinkLost(4.0, "alice", "a"), LinkHealed(5.0, "alice", "a")]
+    settled: Story = [LinkLost(6.0, "b", "c"), LinkHealed(7.0, "b", "c")]
+    assert says(COMPLETE, [DELAY, *LOST, *early, *settled]) == MISSING
+
+
+def test_with_known_delays_tampering_afterwards_does_not_excuse() -> None:
+    assert says(COMPLETE, [DELAY, *LOST, Corrupted(22.4, "d", "x")]) == []
+    assert says(COMPLETE, [DELAY, *LOST, Corrupted(22.6, "d", "x")]) == MISSING
+
+
 def test_with_known_delays_what_is_taken_back_later_was_owed() -> None:
     assert says(COMPLETE, [DELAY, *LOST, Unsubscribed(22.4, "alice", "alice/1")]) == []
     assert says(COMPLETE, [DELAY, *LOST, Unsubscribed(22.6, "alice", "alice/1")]) == MISSING
@@ -306,6 +323,10 @@ def test_with_caches_everything_comes_from_the_request_on() -> None:
     assert says(CACHED, [CACHE, *STAGE, ASKS, TOLD, Published(9.0, "bob", 1, {"price": 5}), END]) == []
 
 
+def test_after_the_acknowledgement_caches_have_no_say() -> None:
+    assert says(CACHED, [CACHE, *LOST]) == []
+
+
 def test_with_caches_it_is_enough_if_it_comes_once() -> None:
     first = Subscribed(9.0, "alice", "alice/0", "true")
     assert says(CACHED, [CACHE, *CACHED_LOSS, first, Notified(11.5, "alice", "bob", 1, ("alice/0",))]) == []
@@ -320,6 +341,8 @@ def test_a_cache_is_no_larger_than_it_is() -> None:
     assert says(CACHED, [CACHE, *CACHED_LOSS, *before]) == []
     known = Configured(0.0, cache_notifications=3, cache_seconds=5.0, delay_seconds=0.5)
     assert says(CACHED, [known, *CACHED_LOSS, *before]) == MISSING
+    # Four brokers and two clients are five links apart at most: 3 seconds are enough.
+    assert says(CACHED, [known, *CACHED_LOSS, *(replace(event, at=8.5) for event in before)]) == []
 
 
 def test_a_cache_keeps_nothing_for_ever() -> None:

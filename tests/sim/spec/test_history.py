@@ -32,6 +32,7 @@ def test_a_path_is_the_brokers_and_links_between() -> None:
     assert history.path("b", "b") == ("b",)
     assert history.path("a", "x") is None
     assert history.path("a", "nowhere") is None
+    assert history.path("nowhere", "a") is None
 
 
 def test_without_a_topology_only_the_ends_count() -> None:

@@ -120,9 +120,8 @@ def test_tampering_excuses_until_all_is_quiet() -> None:
 PAST = Published(1.5, "bob", 1, {"price": 5})
 
 
-def replay(*events: TraceEvent) -> list[str]:
-    stage = Configured(0.0, delay_seconds=0.5)
-    trace = Trace([stage, *GOOD[:3], PAST, *GOOD[4:6], *events])
+def replay(*events: TraceEvent, promised: Configured | None = None) -> list[str]:
+    trace = Trace([promised or Configured(0.0, delay_seconds=0.5), *GOOD[:3], PAST, *GOOD[4:6], *events])
     return [violation.says for violation in REPLAY.check(trace)]
 
 
@@ -146,3 +145,18 @@ def test_a_replay_is_news_to_nobody() -> None:
     assert replay(news) == []
     # Two brokers and two clients are three links apart at most: so long it may be on its way.
     assert replay(Replayed(3.0, "alice", "alice/1", "bob", 1), Notified(3.4, "alice", "bob", 1, ("alice/1",))) == []
+
+
+def test_what_comes_before_the_replay_is_none_of_it() -> None:
+    assert replay(Notified(8.0, "alice", "bob", 1, ("alice/1",)), Replayed(9.0, "alice", "alice/1", "bob", 1)) == []
+
+
+def test_what_was_cached_may_be_news_for_longer() -> None:
+    again: list[TraceEvent] = [
+        Replayed(3.0, "alice", "alice/1", "bob", 1),
+        Notified(8.0, "alice", "bob", 1, ("alice/1",)),
+    ]
+    for seconds, count in ((4.0, 1), (5.0, 0), (None, 0)):
+        promised = Configured(0.0, cache_notifications=9, cache_seconds=seconds, delay_seconds=0.5)
+        assert len(replay(*again, promised=promised)) == count
+    assert replay(*again, promised=Configured(0.0)) == []

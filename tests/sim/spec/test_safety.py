@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sluice.sim.spec import (
     AXIOMS,
     CHECKS,
@@ -227,6 +229,19 @@ def test_a_refusal_that_cannot_arrive_is_not_owed() -> None:
     assert len(says(REFUSING, *ADVERTISED[:-1], BrokerDown(4.2, "a"))) == 1
 
 
+def test_with_known_delays_a_refusal_has_its_time() -> None:
+    late = [Configured(0.0, advertisements=True, delay_seconds=0.1), *ADVERTISED[1:-1]]
+    for since, until, count in ((4.25, 4.26, 0), (4.35, 4.36, 1), (3.72, 3.73, 0), (3.65, 3.66, 1)):
+        faults: list[TraceEvent] = [LinkLost(since, "b", "bob"), LinkHealed(until, "b", "bob")]
+        events = sorted([*late, *faults], key=lambda event: event.at)
+        assert len(says(REFUSING, *events)) == count
+
+
+def test_histories_may_keep_what_was_refused() -> None:
+    assert says(REFUSED, *ADVERTISED, Replayed(5.0, "alice", "alice/1", "bob", 2)) == []
+    assert says(WANTED, *ADVERTISED, Replayed(5.0, "alice", "alice/1", "bob", 2)) == []
+
+
 def test_what_lies_inside_is_not_refused() -> None:
     refusal = Refused(3.5, "bob", 1)
     assert says(REFUSING, *ADVERTISED, refusal) == ["bob#1 was refused, although bob/1 advertises it: price > 4"]
@@ -254,6 +269,15 @@ def test_after_the_last_fault_all_is_safe_again() -> None:
     late = [Notified(19.0, "alice", "bob", 1, ("alice/1",)), Notified(20.0, "alice", "bob", 1, ("alice/1",))]
     assert len(run(*late)) == 1
     assert run(*late, BrokerUp(21.0, "a")) == []
+    # What happened before the faults ended is forgiven, each of it.
+    early: list[TraceEvent] = [
+        Published(17.0, "bob", 3, {"price": 7}),
+        Notified(17.5, "alice", "bob", 2, ("alice/2",)),
+        Notified(17.5, "alice", "ghost", 1, ("alice/1",)),
+        Refused(17.5, "bob", 2),
+    ]
+    assert run(*early) == []
+    assert len(run(*(replace(event, at=event.at + 1) for event in early))) > len(run(*early))
 
 
 def test_a_quiet_ends_the_faults_where_no_time_is_known() -> None:

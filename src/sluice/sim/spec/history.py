@@ -328,11 +328,9 @@ class History:
                 return wish if wish.end > index else None
         return None
 
-    def active(self, kind: str, index: Index, client: str | None = None) -> Iterator[Wish]:
-        """All that anybody, or one client, asked for at that place."""
-        for (owner, _), wishes in self.wishes[kind].items():
-            if client is None or owner == client:
-                yield from (wish for wish in wishes if wish.is_active(index))
+    def active(self, kind: str, index: Index) -> Iterator[Wish]:
+        """All that anybody asked for at that place."""
+        return (wish for wishes in self.wishes[kind].values() for wish in wishes if wish.is_active(index))
 
     def is_advertised(self, publication: Publication) -> bool:
         """Whether a publication lay inside its publisher's advertisements when it was published."""
