@@ -213,6 +213,17 @@ def test_filters_are_numbers() -> None:
     assert filters.is_covered(4, 0)
 
 
+def test_filters_do_not_pile_up() -> None:
+    filters = Filters(POINTS)
+    network = path()
+    for number in range(5000):
+        filters.number(parse(f"price = {number}"))
+    for _ in range(2):
+        configuration = Configuration(network.brokers, network.links, network.clients, POINTS, filters=filters)
+        assert perfect(configuration) == []
+        assert 0 < len(filters) < 10
+
+
 def test_portraits_of_networks_can_be_compared() -> None:
     mine, theirs = path(), path()
     assert differences(portrait(mine.brokers), portrait(theirs.brokers)) == []

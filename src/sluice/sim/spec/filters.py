@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from sluice.model.subscription import Subscription
 from sluice.sim.trace import Record
 
-#: More sets of filters than this are not kept in mind.
+#: More filters, and sets of filters, than this are not kept in mind from one network to the next.
+_MAX_FILTERS = 4_096
 _MAX_UNIONS = 65_536
 
 
@@ -20,7 +21,9 @@ class Filters:
 
     def __init__(self, points: Sequence[Record] = ()) -> None:
         self.points = points
-        self.everything = (1 << len(points)) - 1
+        self._forget()
+
+    def _forget(self) -> None:
         self._numbers: dict[Subscription, int] = {}
         self._filters: list[Subscription] = []
         self._matching: list[int | None] = []
@@ -28,6 +31,14 @@ class Filters:
         self._overlaps: dict[tuple[int, int], bool] = {}
         self._parts: dict[int, tuple[int, ...]] = {}
         self._unions: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def trim(self) -> None:
+        """Forgets everything if that is a lot; all numbers are void then."""
+        if len(self) > _MAX_FILTERS:
+            self._forget()
 
     def __getitem__(self, number: int) -> Subscription:
         return self._filters[number]

@@ -69,7 +69,8 @@ class Client:
 class Configuration:
     """The tables of all brokers that are up, the links that are up, and what the clients at them ask for.
 
-    `points` are sample records: best all that there are. Give `filters` to keep what was worked out for an earlier one.
+    `points` are sample records: best all that there are. Give `filters` to keep what was worked out for an earlier one, which
+    is not to be asked any more then.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Configuration:
         self.advertisements = advertisements
         self.at = at
         self.filters = Filters(points) if filters is None else filters
+        self.filters.trim()
         self.neighbours: dict[Peer, list[Peer]] = {name: [] for name in brokers}
         for a, b in links:
             if a in brokers and b in brokers:
