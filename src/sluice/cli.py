@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _covers_parser(verbs)
     _match_parser(verbs)
     _demo_parser(verbs)
+    _simulate_parser(verbs)
     _lab_parser(verbs)
     return parser
 
@@ -166,6 +167,47 @@ def _lab_parser(verbs: Any) -> None:
     from sluice.lab import command
 
     command.add_arguments(_verb(verbs, "lab", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+
+
+def _simulate_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "simulate",
+        "run networks of brokers under faults and check that they keep their promises",
+        "Run whole networks of brokers and clients in virtual time, with faults, and check the specification. One\n"
+        "seed fixes a run: routing, tree, wishes, faults and schedule. A run that breaks a promise is made short,\n"
+        "told as a story, and printed with the command that repeats it; the exit status is 1 then.\n"
+        "\n"
+        "scenarios: routing (notifications reach exactly those who asked), completeness (who was told so misses\n"
+        "nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal).\n"
+        "faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication,\n"
+        "corruption, clocks, tables.",
+        """  sluice simulate
+  sluice simulate --scenario leases --runs 1000
+  sluice simulate --scenario routing --routing merging --advertisements --faults link-loss,broker-crash
+  sluice simulate --scenario completeness --seed 17 --trace run.jsonl
+  sluice simulate --scenario routing --mutants
+""",
+    )
+    parser.add_argument("--scenario", metavar="NAME", default="all", help="which promises to test (default: all)")
+    parser.add_argument(
+        "--seed", metavar="N", type=_whole, help="run this seed alone, or begin with it (with --runs or --minutes)"
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="K",
+        type=_whole,
+        help="how many seeds (default: 100, or 1 with --seed, or no end with --minutes)",
+    )
+    parser.add_argument("--minutes", metavar="M", type=_positive, help="stop after this time")
+    parser.add_argument("--routing", metavar="NAME", help="one routing algorithm (default: each seed takes its own)")
+    parser.add_argument("--advertisements", action="store_true", help="use advertisements in every run")
+    parser.add_argument("--faults", metavar="LIST", help="none, all, or names with commas (default: as the seed says)")
+    parser.add_argument("--trace", metavar="FILE", help="write what happened in a single run, as JSON lines")
+    parser.add_argument(
+        "--mutants", action="store_true", help="break the code on purpose and tell which bugs are noticed"
+    )
+    parser.set_defaults(run=_simulate)
 
 
 def _whole(text: str) -> int:
@@ -406,3 +448,12 @@ def _demo(arguments: argparse.Namespace) -> int:
 
     run(subscriptions=arguments.subscriptions, seconds=arguments.seconds, seed=arguments.seed)
     return YES
+
+
+# simulate
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from sluice.sim.command import simulate
+
+    return simulate(arguments)

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
+from sluice.match.filterset import FilterSet
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import (
     Ack,
@@ -159,7 +160,7 @@ def _changed(random: Random, message: Message) -> Message:
             return message
 
 
-# Ways in which a table goes wrong
+# Ways in which a table goes wrong. Memory has no private parts for damage, so some of these reach below the surface.
 
 
 def _pick_replica(random: Random, broker: Broker, kind: Kind) -> Replica | None:
@@ -205,12 +206,13 @@ def _wrong_lease(random: Random, broker: Broker, kind: Kind, now: float) -> None
 
 
 def _ghost_peer(random: Random, broker: Broker, kind: Kind, now: float) -> None:
-    """A peer that never was has entries."""
+    """A peer has entries that never was, or that tells nothing of this kind."""
     replica = Replica(now)
     replica.entries.update(dict.fromkeys((_entry(random), *_entries(random))))
     replica.version = _version(random)
     replica.renewed = random.choice((now, now, math.inf, now + 1e9))
-    broker.tables[kind].replicas[GHOST] = replica
+    silent = [peer for peer in broker.roles if peer not in broker.tables[kind].replicas]
+    broker.tables[kind].replicas[random.choice((GHOST, *silent))] = replica
 
 
 def _lost_peer(random: Random, broker: Broker, kind: Kind, now: float) -> None:
@@ -242,6 +244,34 @@ def _wrong_export_version(random: Random, broker: Broker, kind: Kind, now: float
             export.acked = random.choice((-1, 0, 10_000))
 
 
+def _empty_index(random: Random, broker: Broker, kind: Kind, now: float) -> None:
+    """The index of the subscriptions has lost everything."""
+    broker.forwarding._index = FilterSet()
+
+
+def _forgetful_outlet(random: Random, broker: Broker, kind: Kind, now: float) -> None:
+    """What was worked out for a neighbour is gone."""
+    outlets = list(broker.tables[kind]._outlets.values())
+    if outlets:
+        outlet = random.choice(outlets)
+        outlet._reducer = outlet._make()
+
+
+def _wrong_askers(random: Random, broker: Broker, kind: Kind, now: float) -> None:
+    """The way back to who asked is another one."""
+    peers = list(broker.roles)
+    for id in list(broker._askers):
+        broker._askers[id] = random.choice((GHOST, *peers))
+
+
+def _wrong_waits(random: Random, broker: Broker, kind: Kind, now: float) -> None:
+    """Acknowledgements wait for what will never come."""
+    for completion in broker.completion.values():
+        for owed in completion._owed.values():
+            for _, waits in owed:
+                waits[random.choice((GHOST, *broker.roles))] = 1_000_000
+
+
 Damaging = Callable[[Random, Broker, Kind, float], None]
 _DAMAGES: tuple[Damaging, ...] = (
     _forget_entries,
@@ -253,4 +283,8 @@ _DAMAGES: tuple[Damaging, ...] = (
     _lost_peer,
     _wrong_export,
     _wrong_export_version,
+    _empty_index,
+    _forgetful_outlet,
+    _wrong_askers,
+    _wrong_waits,
 )

@@ -1,25 +1,49 @@
-"""Judges a run: the specification over its trace, and its tables against those of a network that was built fresh."""
+"""Judges a run: the specification over its trace, and over its tables when they are at rest and while they are not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sluice.protocol.messages import Kind, Role
+from sluice.protocol.route.reduce import algorithm
+from sluice.sim.domain import POINTS
 from sluice.sim.faults import GHOST
-from sluice.sim.fresh import difference, fresh, is_perfect
+from sluice.sim.fresh import difference, fresh
+from sluice.sim.nodes import ClientNode
 from sluice.sim.spec import Check, Violation, check
+from sluice.sim.spec.exports import agreement, reduction
+from sluice.sim.spec.filters import Filters
+from sluice.sim.spec.tables import Client, Configuration, perfection, valid, weakly_valid
 from sluice.sim.world import World
+
+#: What was worked out about filters of the small domain, for all runs.
+_FILTERS = Filters(POINTS)
 
 
 def judge_tables(world: World) -> list[Violation]:
     """What is wrong with the tables of a network at rest."""
-    expected, perfect = fresh(world), is_perfect(world.config)
-    found = []
+    config = world.config
+    configuration = _configuration(world)
+    found = valid(configuration)
+    perfect = algorithm(config.routing).perfect and (
+        config.advertisements is None or algorithm(config.advertisements).perfect
+    )
+    if perfect:
+        found += perfection(configuration)
+    found += agreement(configuration)
+    found += reduction(configuration, config.routing, config.advertisements)
+    expected = fresh(world)
     for name, node in world.brokers.items():
         if node.core is not None:
-            wrong = difference(node.core, expected[name], perfect)
+            wrong = difference(node.core, expected[name])
             if wrong is not None:
                 found.append(Violation("as-built-fresh", world.now, wrong))
     return found
+
+
+def judge_moving_tables(world: World) -> list[Violation]:
+    """What is wrong with the tables of a network in which nothing has failed, while messages are on their way."""
+    return weakly_valid(_configuration(world, complete=True))
 
 
 def judge_trace(world: World, checks: Sequence[Check]) -> list[Violation]:
@@ -30,3 +54,25 @@ def judge_trace(world: World, checks: Sequence[Check]) -> list[Violation]:
         if GHOST not in says:
             found.append(Violation("speaks-on-links", at, says))
     return found
+
+
+def _configuration(world: World, complete: bool = False) -> Configuration:
+    """The tables with what the clients ask for; with `complete`, only with what they were told is complete."""
+    return Configuration(
+        {name: node.core for name, node in world.brokers.items() if node.core is not None},
+        [pair for pair, link in world.links.items() if link.is_open and link.b.role == Role.BROKER],
+        {name: _client(node, complete) for name, node in world.clients.items() if node.core is not None},
+        POINTS,
+        advertisements=world.config.advertisements is not None,
+        at=world.now,
+        filters=_FILTERS,
+    )
+
+
+def _client(node: ClientNode, complete: bool) -> Client:
+    assert node.core is not None
+    wishes = [
+        {id: entry.where for id, entry in node.core.entries[kind].items() if not complete or id in node.completed}
+        for kind in (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
+    ]
+    return Client(node.broker, *wishes)

@@ -71,7 +71,7 @@ class BrokerNode(Node):
 class ClientNode(Node):
     """A client, the session it runs, and what reached it."""
 
-    __slots__ = ("broker", "completed", "core", "deliveries", "interests", "past", "published", "replays")
+    __slots__ = ("broker", "completed", "core", "deliveries", "interests", "past", "published", "refusals", "replays")
 
     def __init__(self, name: str, broker: str) -> None:
         super().__init__(name, Role.CLIENT)
@@ -86,6 +86,8 @@ class ClientNode(Node):
         self.interests: dict[EntryId, str] = {}
         #: The numbers of what it has published.
         self.published: dict[int, None] = {}
+        #: Why publications were refused.
+        self.refusals: list[str] = []
         #: What it keeps for those who ask for the past; None: it keeps nothing.
         self.past: list[Notification] | None = None
 

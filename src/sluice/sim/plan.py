@@ -79,9 +79,10 @@ class StartBroker:
 
 @dataclass(frozen=True, slots=True)
 class StopClient:
-    """A client vanishes."""
+    """A client vanishes; if `unnoticed`, not even its broker knows."""
 
     client: str
+    unnoticed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +217,9 @@ class Performer:
         self._held: dict[int, tuple[str, int, client.Command]] = {}
 
     def schedule(self, actions: tuple[Planned, ...]) -> None:
-        """Has all actions happen at their times."""
+        """Has all actions happen at their times, counted from now."""
         for at, action in actions:
-            self.world.call(at, lambda action=action: self.perform(action))  # type: ignore[misc]
+            self.world.call(self.world.now + at, lambda action=action: self.perform(action))  # type: ignore[misc]
 
     def perform(self, action: Action) -> None:
         """Does one thing now, if it makes sense now."""
@@ -241,8 +242,8 @@ class Performer:
                 world.stop_broker(name)
             case StartBroker(name):
                 world.start_broker(name)
-            case StopClient(name):
-                world.stop_client(name)
+            case StopClient(name, unnoticed):
+                world.stop_client(name, unnoticed=unnoticed)
             case StartClient(name):
                 world.start_client(name)
             case LoseLink(a, b):
@@ -288,8 +289,8 @@ def _words(action: Action) -> str:
             return f"broker {name} crashes"
         case StartBroker(name):
             return f"broker {name} comes back"
-        case StopClient(name):
-            return f"client {name} vanishes"
+        case StopClient(name, unnoticed):
+            return f"client {name} vanishes{', and nobody notices' if unnoticed else ''}"
         case StartClient(name):
             return f"client {name} comes back"
         case LoseLink(a, b):

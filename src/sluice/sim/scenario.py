@@ -1,8 +1,8 @@
 """A scenario expands one seed into a whole run and judges what came of it.
 
-As in TigerBeetle's simulator a run has two phases. In the first, faults happen while clients subscribe and publish, and only what
-must always hold is asked for. Then the faults end, everything heals and comes to rest, and from there on everything must be
-right: the tables, and the fate of some last publications.
+As in TigerBeetle's simulator a run has two phases. In the first, faults happen while clients subscribe and publish, and only
+what must always hold is asked for. Then the faults end, everything heals and comes to rest, and from there on everything must
+be right: the tables, and the fate of some last publications.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sluice.broker.broker import BrokerConfig
 from sluice.errors import SluiceError
 from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS
-from sluice.sim.judge import judge_tables, judge_trace
+from sluice.sim.judge import judge_moving_tables, judge_tables, judge_trace
 from sluice.sim.plan import (
     FAULTS,
     Action,
@@ -44,6 +44,9 @@ ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect"
 BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE = "broker-crash", "link-loss", "client-crash", "offline"
 MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES = "message-loss", "duplication", "corruption", "clocks", "tables"
 ALL_FAULTS = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE, MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES)
+
+#: How often a run without faults is looked at while messages are on their way.
+GLANCES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,10 @@ class Scenario(ABC):
     def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """The two phases. Scenarios with another rhythm have their own."""
         performer = Performer(world)
+        if not plan.options["cold"]:
+            world.settle()
+            if not outcome.faults:
+                self._glance(world, plan, outcome)
         performer.schedule(plan.actions)
         world.settle()
         world.heal()
@@ -123,6 +130,17 @@ class Scenario(ABC):
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)
         world.settle()
+
+    def _glance(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Looks at the tables now and then while messages are on their way."""
+        random = Random(f"{plan.seed}/glances")
+        end = max((at for at, _ in plan.actions), default=0.0)
+
+        def look() -> None:
+            outcome.violations += judge_moving_tables(world)
+
+        for _ in range(GLANCES):
+            world.call(world.now + random.uniform(0, end), look)
 
 
 @dataclass(slots=True)
@@ -155,6 +173,8 @@ class Draft:
         options["pace"] = random.choice((0.05, 0.3, 1.0, 4.0))
         options["min_delay"] = random.choice((0.0, 0.1, 0.9, 1.0))
         options["publishing"] = random.choice((0.2, 0.5, 0.8))
+        # Whether the first wishes come while the links are still coming up.
+        options["cold"] = random.random() < 0.25
         options["faults"] = self._faults(random)
         return random
 

@@ -5,7 +5,7 @@ Everything is drawn from the small domain of `sluice.sim.domain` by a source of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,7 +16,7 @@ from sluice.sim.plan import Action, Advertise, Cancel, Planned, Publish, Subscri
 def tree(random: Random, brokers: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Links that make a tree: a path, a star, a binary tree or one grown by chance."""
     shape = random.choice(("path", "star", "binary", "any", "any", "any"))
-    parents = {
+    parents: Callable[[int], int] = {
         "path": lambda i: i - 1,
         "star": lambda i: 0,
         "binary": lambda i: (i - 1) // 2,

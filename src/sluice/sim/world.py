@@ -220,7 +220,9 @@ class World:
                 self._schedule_tick(node)
             if self.after_step is not None:
                 self.after_step(node, event)
-        elif isinstance(node, ClientNode) and node.core is not None:
+        elif isinstance(node, ClientNode):
+            if node.core is None:
+                return
             try:
                 effects = node.core.step(event, node.local(self.now))
             except Exception as error:
@@ -230,7 +232,7 @@ class World:
                     self.send(node, effect.peer, effect.message)
                 else:
                     self._upcall(node, effect)
-            if node.core is not None and node.core.deadline != math.inf:
+            if node.core.deadline != math.inf:
                 self._schedule_tick(node)
 
     def send(self, node: Node, peer: str, message: Message) -> None:
@@ -271,7 +273,8 @@ class World:
             case client.Completed(kind, id):
                 node.completed[id] = None
                 write(said.Completed(now, name, kind.name.lower(), id))
-            case client.PublishRefused(id, _):
+            case client.PublishRefused(id, reason):
+                node.refusals.append(reason)
                 # What a client could not even send was never published.
                 if id.number in node.published:
                     write(said.Refused(now, name, id.number))
@@ -346,6 +349,7 @@ class World:
         if node.core is not None:
             node.core = None
             self.trace.append(said.BrokerDown(self.now, name))
+            self._deafen(node)
             self._refresh_all(node)
 
     def start_client(self, name: str) -> None:
@@ -357,17 +361,21 @@ class World:
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.ClientUp(self.now, name))
+            for way in node.out.values():
+                self._close(way.link)  # if nobody has noticed that it was gone
             self._refresh_all(node)
 
-    def stop_client(self, name: str) -> None:
-        """A client vanishes without a word."""
+    def stop_client(self, name: str, *, unnoticed: bool = False) -> None:
+        """A client vanishes without a word; if `unnoticed`, its broker goes on to believe in the link."""
         node = self.clients[name]
         if node.core is not None:
             node.core = None
             node.completed.clear()
             node.interests.clear()
             self.trace.append(said.ClientDown(self.now, name))
-            self._refresh_all(node)
+            self._deafen(node)
+            if not unnoticed:
+                self._refresh_all(node)
 
     def lose_link(self, a: str, b: str) -> None:
         """A link breaks."""
@@ -395,13 +403,14 @@ class World:
 
     # Links that come and go
 
+    def _deafen(self, node: Node) -> None:
+        """A node that is down hears nothing, and what comes back later knows nothing of the links it had."""
+        node.tick_at = math.inf
+        for way in node.out.values():
+            way.back.epoch += 1
+            way.back.told = False
+
     def _refresh_all(self, node: Node) -> None:
-        if not node.is_up:
-            node.tick_at = math.inf
-            for way in node.out.values():
-                # A node that is down hears nothing, and what comes back later knows nothing of the links it had.
-                way.back.epoch += 1
-                way.back.told = False
         for way in node.out.values():
             self._refresh(way.link)
 
@@ -413,13 +422,18 @@ class World:
                 way.is_open = True
                 way.last = self.now + self._notices.random() * self.max_delay
                 self._push(way.last, UP, way, way.epoch, None)
-        elif link.is_open and not link.is_wanted:
-            link.is_open = False
-            for way in (link.forth, link.back):
-                way.is_open = False
-                if way.receiver.is_up:
-                    link.closing += 1
-                    self._push(self.now + self._notices.random() * self.max_delay, DOWN, way, way.epoch, None)
+        elif not link.is_wanted:
+            self._close(link)
+
+    def _close(self, link: Link) -> None:
+        if not link.is_open:
+            return
+        link.is_open = False
+        for way in (link.forth, link.back):
+            way.is_open = False
+            if way.receiver.is_up:
+                link.closing += 1
+                self._push(self.now + self._notices.random() * self.max_delay, DOWN, way, way.epoch, None)
 
     def _notice_down(self, way: Direction, epoch: int) -> None:
         link = way.link

@@ -7,6 +7,7 @@ built fresh (section 3.7 of the routing thesis). How much of the bound that took
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -14,12 +15,13 @@ from sluice.broker.broker import BrokerConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Received, Snapshot
 from sluice.sim import trace as said
-from sluice.sim.fresh import Tables, difference, fresh, is_perfect, is_right
+from sluice.sim.fresh import Tables, difference, fresh, tables_of
 from sluice.sim.judge import judge_tables
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import Damage, Disturb, Garbage, Performer, Plan, Planned
+from sluice.sim.plan import ClientPlan, Damage, Disturb, Garbage, Performer, Plan, Planned, StopClient
 from sluice.sim.scenario import (
     ALL_FAULTS,
+    CLIENT_CRASH,
     CLOCKS,
     CORRUPTION,
     DUPLICATION,
@@ -58,7 +60,7 @@ class Leases(Scenario):
         planned = draft.timed(churn)
         planned += draft.crashes(planned[-1][0], brokers, links, clients, churn)
         end = max(at for at, _ in planned) + random.choice((0.0, 3.0, lease.lease_seconds))
-        planned += self._damages(draft, end, [*links, *((one.at, one.name) for one in clients)], brokers)
+        planned += self._damages(draft, end, brokers, links, clients)
         clocks = {}
         if drift:
             names = (*brokers, *(one.name for one in clients))
@@ -69,10 +71,16 @@ class Leases(Scenario):
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients), clocks)
 
     def _damages(
-        self, draft: Draft, end: float, links: list[tuple[str, str]], brokers: tuple[str, ...]
+        self,
+        draft: Draft,
+        end: float,
+        brokers: Sequence[str],
+        links: Sequence[tuple[str, str]],
+        clients: Sequence[ClientPlan],
     ) -> list[Planned]:
         random = draft.random("damages")
         faults = draft.options["faults"]
+        ways = [*links, *((one.at, one.name) for one in clients)]
         planned: list[Planned] = []
 
         def when() -> float:
@@ -83,9 +91,12 @@ class Leases(Scenario):
                 planned.append((when(), Damage(random.choice(brokers), random.randrange(1 << 32))))
         if CORRUPTION in faults:
             for _ in range(random.choice((1, 3, 10))):
-                pair = random.choice(links)
+                pair = random.choice(ways)
                 sender, receiver = pair if random.random() < 0.5 else pair[::-1]
                 planned.append((when(), Garbage(sender, receiver, random.randrange(1 << 32))))
+        if CLIENT_CRASH in faults:
+            for _ in range(random.choice((1, 1, 3))):
+                planned.append((when(), StopClient(random.choice(clients).name, unnoticed=True)))
         chances = {
             name: random.choice((0.02, 0.1, 0.3)) if name in faults else 0.0
             for name in (MESSAGE_LOSS, DUPLICATION, CORRUPTION)
@@ -101,8 +112,10 @@ class Leases(Scenario):
         lease = plan.config.lease
         assert lease is not None
         performer = Performer(world)
+        if not plan.options["cold"]:
+            world.run(3 * plan.max_delay_seconds)
         performer.schedule(plan.actions)
-        world.run(max((at for at, _ in plan.actions), default=0.0))
+        world.run(world.now + max((at for at, _ in plan.actions), default=0.0))
         world.heal()
         bound = lease.bound_seconds / (1 - plan.options["drift"])
         recovery = Recovery(world)
@@ -153,7 +166,6 @@ class Recovery:
     def __init__(self, world: World) -> None:
         self.world = world
         self.expected: dict[str, Tables] = fresh(world)
-        self.perfect = is_perfect(world.config)
         #: Since when everything is right.
         self.right_at = world.now
         self._wrong: dict[str, None] = {}
@@ -168,7 +180,7 @@ class Recovery:
 
     def _look(self, node: BrokerNode) -> None:
         assert node.core is not None
-        if is_right(node.core, self.expected[node.name], self.perfect):
+        if tables_of(node.core) == self.expected[node.name]:
             if node.name in self._wrong:
                 del self._wrong[node.name]
                 if not self._wrong:
@@ -181,7 +193,7 @@ class Recovery:
         found = []
         for node in self.world.brokers.values():
             if node.core is not None:
-                wrong = difference(node.core, self.expected[node.name], self.perfect)
+                wrong = difference(node.core, self.expected[node.name])
                 if wrong is not None:
                     found.append(wrong)
         return found
