@@ -128,6 +128,13 @@ def test_changes_lead_where_a_fresh_start_leads_with_an_index(seed: int) -> None
         check(seed)
 
 
+def test_some_filters_mean_the_same_and_read_differently() -> None:
+    for same in SAME[:3]:
+        wheres = [entry(text).where for text in same]
+        assert len(set(wheres)) == len(same)
+        assert all(one.covers(other) for one in wheres for other in wheres)
+
+
 @pytest.mark.parametrize("same", SAME, ids=str)
 @pytest.mark.parametrize("name", ["covering", "merging", "imperfect"])
 def test_filters_that_mean_the_same_are_told_once(name: str, same: tuple[str, ...], scan_up_to: int) -> None:
@@ -223,6 +230,14 @@ def test_perfect_merging_takes_one_attribute_after_the_other() -> None:
     assert told.texts == ["x IN (1, 2) AND y IN (3, 4)"]
     told.update([], corners[:1])
     assert len(told.texts) == 2 and not any_matches(told.filters, {"x": 1, "y": 3})
+
+
+def test_what_is_covered_is_not_merged() -> None:
+    told = Told("merging")
+    told.update([entry("x >= 0", "a/1"), entry("x = 1 AND y = 1", "a/2"), entry("x = -5 AND y = 1", "a/3")])
+    assert told.texts == ["x = -5 AND y = 1", "x >= 0"]
+    told.update([], [entry("x >= 0", "a/1")])
+    assert told.texts == ["x IN (-5, 1) AND y = 1"]
 
 
 def test_filters_with_more_attributes_may_come_later() -> None:
