@@ -36,6 +36,10 @@ def _points() -> tuple[Record, ...]:
 POINTS = _points()
 
 
+#: What the producers of a factory make, by their names.
+SERVICES = {symbol: parse(f"symbol = '{symbol}'") for symbol in SYMBOLS}
+
+
 def _pool(random: Random, size: int) -> tuple[str, ...]:
     """Texts of filters over the domain, all different."""
     found: dict[str, None] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sluice.protocol.messages import Kind, Role
 from sluice.protocol.route.reduce import algorithm
-from sluice.sim.domain import POINTS
+from sluice.sim.domain import POINTS, SERVICES, parsed
 from sluice.sim.faults import GHOST
 from sluice.sim.fresh import difference, fresh
 from sluice.sim.nodes import ClientNode
@@ -44,6 +44,22 @@ def judge_tables(world: World) -> list[Violation]:
 def judge_moving_tables(world: World) -> list[Violation]:
     """What is wrong with the tables of a network in which nothing has failed, while messages are on their way."""
     return weakly_valid(_configuration(world, complete=True))
+
+
+def judge_demand(world: World) -> list[Violation]:
+    """What is wrong, in a network at rest, with what clients make of the interest they were told of."""
+    found = []
+    for name, node in world.clients.items():
+        if sorted(node.demand) != sorted(node.interests):
+            says = f"{name} knows of {sorted(node.interests)} and holds that {sorted(node.demand)} want something"
+            found.append(Violation("demand", world.now, says))
+        if node.factory is not None:
+            wished = [parsed(text) for text in node.interests.values()]
+            needed = [one for one, makes in SERVICES.items() if any(makes.overlaps(wish) for wish in wished)]
+            if sorted(node.factory.running) != sorted(needed):
+                says = f"{name} runs {sorted(node.factory.running)} where {sorted(needed)} are needed"
+                found.append(Violation("demand", world.now, says))
+    return found
 
 
 def judge_trace(world: World, checks: Sequence[Check]) -> list[Violation]:

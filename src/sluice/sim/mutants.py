@@ -1,8 +1,7 @@
 """Bugs on purpose: each mutant breaks one thing in a core, and the simulator must notice it.
 
-A check that finds no bug proves nothing.
-A mutant is a patch of one real function for the time of a run. `hunt` runs seeds until a check fails; the canaries must be
-caught on nearly every seed.
+A check that finds no bug proves nothing. A mutant is a patch of one real function for the time of a run. `hunt` runs seeds
+until a check fails; the canaries must be caught on nearly every seed.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from sluice.client import session as sessions
 from sluice.client.session import Session
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.export import Export, Replica
+from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.messages import Deliver, Kind, Lost, ReplayEvent, Role, Send, Snapshot
 from sluice.protocol.route import stages
 from sluice.protocol.route.forward import Forwarding
@@ -351,9 +351,9 @@ def _() -> Patch:
     return Completion, "forget", make
 
 
-@_mutant("completeness", "newcomer-not-awaited", "what is not acknowledged yet does not wait for a new neighbour")
+@_mutant("completeness", "never-acknowledged", "nobody is ever told that anything is complete", canary=True)
 def _() -> Patch:
-    return Completion, "await_also", lambda original: lambda self, peer, sequence: None
+    return Completion, "settle", lambda original: lambda self, exports: iter(())
 
 
 @_mutant("completeness", "cache-repeats", "a cache forgets whom a notification has reached")
@@ -443,6 +443,16 @@ def _() -> Patch:
         return replay
 
     return Broker, "_replay", make
+
+
+@_mutant("interest", "demand-stays", "who wants something no more still counts as demand")
+def _() -> Patch:
+    return Demand, "update", lambda original: lambda self, added, removed: original(self, added, [])
+
+
+@_mutant("interest", "factory-never-stops", "a factory does not stop what nobody needs any more")
+def _() -> Patch:
+    return Factory, "update", lambda original: lambda self, added, removed: original(self, added, [])
 
 
 # Leases

@@ -15,6 +15,7 @@ from sluice.errors import SluiceError
 from sluice.model.parse import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.interest import History
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import EntryId, Replay
 from sluice.sim import trace as said
@@ -230,7 +231,7 @@ class ClientInTest:
     def keep_past(self) -> None:
         """From now on keeps what it publishes, for subscriptions that ask for the past and overlap what it watches."""
         if self._node.past is None:
-            self._node.past = []
+            self._node.past = History()
 
     def crash(self) -> None:
         """The client vanishes without a word, with all that it asked for."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
 from sluice.client.session import Session
+from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Notification, Role
 
 if TYPE_CHECKING:
@@ -71,7 +72,19 @@ class BrokerNode(Node):
 class ClientNode(Node):
     """A client, the session it runs, and what reached it."""
 
-    __slots__ = ("broker", "completed", "core", "deliveries", "interests", "past", "published", "refusals", "replays")
+    __slots__ = (
+        "broker",
+        "completed",
+        "core",
+        "deliveries",
+        "demand",
+        "factory",
+        "interests",
+        "past",
+        "published",
+        "refusals",
+        "replays",
+    )
 
     def __init__(self, name: str, broker: str) -> None:
         super().__init__(name, Role.CLIENT)
@@ -89,7 +102,11 @@ class ClientNode(Node):
         #: Why publications were refused.
         self.refusals: list[str] = []
         #: What it keeps for those who ask for the past; None: it keeps nothing.
-        self.past: list[Notification] | None = None
+        self.past: History | None = None
+        #: Who would get what it publishes, as far as it watches that.
+        self.demand = Demand()
+        #: The producers that it runs while somebody wants what they make; None: it runs none.
+        self.factory: Factory[str] | None = None
 
     @property
     def is_up(self) -> bool:

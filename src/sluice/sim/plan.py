@@ -13,9 +13,10 @@ from typing import Any, TypeAlias, assert_never
 
 from sluice.broker.broker import BrokerConfig
 from sluice.client import session as client
+from sluice.protocol.interest import Factory, History
 from sluice.protocol.messages import EntryId, Replay
 from sluice.sim import faults
-from sluice.sim.domain import parsed
+from sluice.sim.domain import SERVICES, parsed
 from sluice.sim.world import World
 
 
@@ -202,7 +203,7 @@ class Plan:
             offset, rate = self.clocks.get(one.name, (0.0, 1.0))
             node = world.add_client(one.name, one.at, offset=offset, rate=rate)
             if one.keeps_past:
-                node.past = []
+                node.past, node.factory = History(), Factory(SERVICES)
         # The clocks of clients count too, so what is promised is known only now; it comes first all the same.
         world.trace.events[:0] = world.stage()
         return world

@@ -17,7 +17,7 @@ from sluice.broker.broker import BrokerConfig
 from sluice.errors import SluiceError
 from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS
-from sluice.sim.judge import judge_moving_tables, judge_tables, judge_trace
+from sluice.sim.judge import judge_demand, judge_moving_tables, judge_tables, judge_trace
 from sluice.sim.plan import (
     FAULTS,
     Action,
@@ -125,7 +125,7 @@ class Scenario(ABC):
         world.heal()
         world.settle()
         world.trace.append(said.Quiet(world.now))
-        outcome.violations += judge_tables(world)
+        outcome.violations += judge_tables(world) + judge_demand(world)
         for probe in plan.probes:
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)

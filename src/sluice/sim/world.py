@@ -17,8 +17,10 @@ from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client import session as client
 from sluice.client.session import Session
 from sluice.errors import SluiceError
+from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.messages import Entry, EntryId, Kind, Message, Received, Send, Tick
 from sluice.sim import trace as said
+from sluice.sim.domain import SERVICES
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
 
@@ -268,7 +270,7 @@ class World:
             case client.Published(notification):
                 node.published[notification.id.number] = None
                 if node.past is not None:
-                    node.past.append(notification)
+                    node.past.record(notification, now)
                 write(said.Published(now, name, notification.id.number, notification.record))
             case client.Completed(kind, id):
                 node.completed[id] = None
@@ -292,14 +294,13 @@ class World:
         for entry in added:
             node.interests[str(entry.id)] = entry.where.to_sql()
             self.trace.append(said.Interested(self.now, node.name, str(entry.id), entry.where.to_sql()))
-        if node.past is not None:
-            for entry in added:
-                if entry.replay is not None and entry.id is not None:
-                    found = tuple(one for one in node.past if entry.where.matches(one.record))
-                    if entry.replay.last is not None:
-                        found = found[len(found) - min(len(found), entry.replay.last) :]
-                    if found:
-                        self.step(node, client.SendReplay(entry.id, found))
+        node.demand.update(added, removed)
+        if node.factory is not None:
+            node.factory.update(added, removed)
+        for entry in added:
+            answer = () if node.past is None else node.past.answer(entry, self.now)
+            if answer:
+                self.step(node, client.SendReplay(str(entry.id), answer))
 
     # What clients do
 
@@ -372,6 +373,8 @@ class World:
             node.core = None
             node.completed.clear()
             node.interests.clear()
+            node.demand = Demand()
+            node.factory = node.factory and Factory(SERVICES)
             self.trace.append(said.ClientDown(self.now, name))
             self._deafen(node)
             if not unnoticed:
