@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--subscriptions", metavar="X", type=_count, required=True, help="how many all clients have together"
     )
     parser.add_argument(
-        "--advertisements", action="store_true", help="subscriptions travel only towards the producer, which advertises all"
+        "--advertisements",
+        action="store_true",
+        help="subscriptions travel only towards the producer, which advertises all",
     )
     parser.add_argument(
         "--filters",
@@ -116,7 +118,9 @@ def _measure(setups: list[Setup], topology: Topology) -> list[Result]:
     results = []
     with _progress() as task:
         for number, setup in enumerate(setups, 1):
-            what = f"{setup.subscriptions:,} subscriptions" + (f" ({number} of {len(setups)})" if len(setups) > 1 else "")
+            what = f"{setup.subscriptions:,} subscriptions" + (
+                f" ({number} of {len(setups)})" if len(setups) > 1 else ""
+            )
             results.append(measure(setup, topology, task(what)))
     return results
 
@@ -138,6 +142,10 @@ def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 
 
 def _count(text: str) -> int:
-    if (number := int(text.replace("_", ""))) < 1:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if number < 1:
         raise argparse.ArgumentTypeError("should be at least 1")
     return number

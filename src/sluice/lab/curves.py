@@ -124,7 +124,9 @@ def _draw(axis: Axes, panel: Panel, topology: Topology) -> None:
             limits[limit] = None
     for limit in limits:
         axis.axhline(limit, color="#555555", linewidth=0.9, linestyle=":")
-        axis.annotate(f"{limit:,}", (1.0, limit), xycoords=("axes fraction", "data"), fontsize=8, va="bottom", ha="right")
+        axis.annotate(
+            f"{limit:,}", (1.0, limit), xycoords=("axes fraction", "data"), fontsize=8, va="bottom", ha="right"
+        )
     axis.set_yscale("log")
     axis.set_title(panel.title, fontsize=10.5, loc="left")
     axis.set_xlabel("subscriptions" if panel.shows == "remote_entries" else "subscriptions, half of them active")

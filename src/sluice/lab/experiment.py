@@ -31,6 +31,8 @@ ROUNDS = 2
 #: There is only one advertisement, so that every algorithm does the same with it.
 ADVERTISEMENT_ROUTING = "simple"
 
+#: Subscriptions of all clients together: a gigabyte for each million.
+MOST_SUBSCRIPTIONS = 10_000_000
 #: Entries of all tables together: beyond, the memory of an ordinary machine does not suffice.
 MOST_ENTRIES = 20_000_000
 
@@ -77,6 +79,8 @@ class Result:
 def check(setup: Setup) -> None:
     """Raises if a setup cannot be measured."""
     algorithm(setup.routing)
+    if setup.subscriptions > MOST_SUBSCRIPTIONS:
+        raise LimitError(f"{setup.subscriptions:,} subscriptions are more than the limit of {MOST_SUBSCRIPTIONS:,}")
     entries = setup.subscriptions * len(hierarchy().links)
     if setup.routing == "simple" and not setup.advertisements and entries > MOST_ENTRIES:
         raise LimitError(
@@ -195,7 +199,7 @@ class _Run:
 
 
 class _Steps:
-    """How far an experiment is, for people who wait: a link carries the subscriptions of many clients, so it counts for more."""
+    """How far an experiment is, for people who wait. A link carries what many clients ask for, so it counts for more."""
 
     def __init__(self, setup: Setup, topology: Topology, progress: Progress) -> None:
         clients = clients_for(setup.subscriptions)

@@ -38,9 +38,9 @@ def consumers(subscriptions: int, homes: int, filters: Filters, seed: int = 1) -
 
     >>> for one in consumers(25, 2, "quote"):
     ...     print(one.number, one.home, len(one.wanted), one.wanted[0])
-    0 1 10 symbol = 'S993'
-    1 0 10 symbol = 'S630'
-    2 1 5 symbol = 'S84'
+    0 0 10 symbol = 'S993'
+    1 1 10 symbol = 'S630'
+    2 0 5 symbol = 'S84'
     """
     chance = Random(f"stocks/{seed}")
     draw = _Drawer(filters, seed)
