@@ -111,9 +111,11 @@ class Round:
         self.compare("match", typed + mixed, single, want)
         for _ in range(2 if self.texts else 0):
             query = self.subscriptions[self.random.choice(sorted(self.texts))]
-            for name in ("covering", "covered", "merge_candidates"):
+            for name in ("covering", "covered", "overlapping", "merge_candidates"):
                 if getattr(self.matcher, name)(query) != getattr(naive, name)(query, self.subscriptions):
                     raise Difference(f"{name} of {query}")
+            if not query.is_empty and not self.matcher.overlaps(query):
+                raise Difference(f"overlaps of {query}, which is there itself")
         self.done(len(self.texts) * len(typed + mixed))
 
     def rows(self, batch: Any) -> list[list[int]]:

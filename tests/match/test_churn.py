@@ -162,6 +162,7 @@ def test_thousands_come_and_go(seed: int) -> None:
             query = subscriptions[source.choice(sorted(subscriptions))]
             assert matcher.covering(query) == naive.covering(query, subscriptions)
             assert matcher.covered(query) == naive.covered(query, subscriptions)
+            assert matcher.overlapping(query) == naive.overlapping(query, subscriptions)
 
     for make, bulk in (
         (lambda: market_filter(source), True),

@@ -256,6 +256,9 @@ def test_covering_covered_and_merging(seed: int) -> None:
         covering, covered = naive.covering(query, subscriptions), naive.covered(query, subscriptions)
         assert matcher.covering(query) == covering, query
         assert matcher.covered(query) == covered, query
+        overlapping = naive.overlapping(query, subscriptions)
+        assert matcher.overlapping(query) == overlapping, query
+        assert matcher.overlaps(query) == bool(overlapping), query
         candidates = naive.merge_candidates(query, subscriptions)
         assert matcher.merge_candidates(query) == candidates, query
         found += len(covering) + len(covered) + len(candidates)
@@ -269,6 +272,8 @@ def test_covering_takes_texts_filters_and_subscriptions() -> None:
     assert matcher.covering("a > 2") == matcher.covering(wanted) == matcher.covering(wanted.filters[0]) == [id]
     assert matcher.covered("a > 0") == [id] and matcher.covered("a > 5") == []
     assert matcher.merge_candidates("a < 7") == [id]
+    assert matcher.overlapping("a < 2") == matcher.overlapping(sluice.parse("a < 2").filters[0]) == [id]
+    assert matcher.overlapping("a < 1") == [] and not matcher.overlaps("a < 1")
 
 
 @pytest.mark.parametrize(

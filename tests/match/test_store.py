@@ -62,6 +62,7 @@ def test_opened_is_what_was_saved(saved: Path, texts: dict[int, str]) -> None:
     query = subscriptions[3]
     assert opened.covering(query) == naive.covering(query, subscriptions)
     assert opened.covered(query) == naive.covered(query, subscriptions)
+    assert opened.overlapping(query) == naive.overlapping(query, subscriptions)
     assert opened.merge_candidates(query) == naive.merge_candidates(query, subscriptions)
 
 

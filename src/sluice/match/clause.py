@@ -51,6 +51,8 @@ def clauses(box: Filter, fields: Fields) -> list[Clause]:
         else:
             confirm = True
             for implied, side in constraint.implied(name).items():
+                if implied != name or side != constraint.hull():
+                    fields.implied[implied] = None
                 sides[implied] = sides[implied].intersection(side) if implied in sides else side
     parts = [_side(name, side, fields) for name, side in sides.items()]
     count = 1

@@ -71,6 +71,8 @@ class Fields:
         self.axes: npt.NDArray[np.int64] = np.array([-1])
         self.numbers: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.symbols: dict[str, int] = {}
+        #: Attributes on which a clause may test more than the algebra compares: what a constraint implies beyond its hull.
+        self.implied: dict[str, None] = {}
         self._uses: dict[int, int] = {}
         self._free_symbols: list[int] = []
 
@@ -139,6 +141,7 @@ class Fields:
             "symbols": list(self.symbols.items()),
             "uses": list(self._uses.items()),
             "free_symbols": self._free_symbols,
+            "implied": list(self.implied),
             "bits": [
                 [name, list(entry.bits.items()), entry.free_bits] for name, entry in self.by_name.items() if entry.bits
             ],
@@ -153,6 +156,7 @@ class Fields:
         fields.symbols = dict(data["symbols"])
         fields._uses = dict(data["uses"])
         fields._free_symbols = list(data["free_symbols"])
+        fields.implied = dict.fromkeys(data.get("implied", fields.by_name))  # not told: any of them may be
         for name, bits, free in data["bits"]:
             entry = fields.by_name[name]
             entry.bits, entry.free_bits = dict(bits), list(free)

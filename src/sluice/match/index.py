@@ -15,10 +15,10 @@ import numpy.typing as npt
 from sluice.match import scan, tiles
 from sluice.match.access import count_keys
 from sluice.match.clause import Clause
-from sluice.match.cover import covered
+from sluice.match.cover import covered, overlapping
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, TOP
+from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, TOP
 from sluice.match.reserve import Reserve
 from sluice.match.rows import insert, remove
 from sluice.match.vectors import STEP
@@ -251,6 +251,12 @@ class Index:
             if found >= 0:
                 return out[:found].tolist()  # type: ignore[no-any-return]
             out = np.empty(4 * len(out), np.int64)
+
+    def overlapping(self, low: Words, high: Words, how: Words, first: bool) -> Words:
+        """Slot * 4 + doubt of each row that may meet a box of keys; with `first` one without doubt ends the search."""
+        out = np.empty(int(self.heap[ROWS]), np.int64)
+        given = (_address(self.heap), _address(low), _address(high), _address(how))
+        return out[: _run(overlapping, *given, first, _address(out))]
 
 
 def _run(kernel: Callable[..., Any], *arguments: Any) -> Any:

@@ -11,7 +11,6 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,14 @@ import pyarrow as pa
 from sluice.errors import MatcherError, SluiceError
 from sluice.match import query, scan, store
 from sluice.match.clause import Clause, clauses
+from sluice.match.cover import PENDING
 from sluice.match.encode import encode
 from sluice.match.explain import Explanation, explain
 from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
 from sluice.match.index import Ids, Index
 from sluice.match.keys import EXACT, text_key, utf8
 from sluice.match.merging import MergeIndex
+from sluice.match.reading import meaning, remember, text_of
 from sluice.match.texts import Texts
 from sluice.model.filter import Filter
 from sluice.model.notification import attributes
@@ -70,6 +71,7 @@ class Matcher:
         #: Of each entry: its slot.
         self._owner: Ids = np.zeros(1024, np.int32)
         self._entries: dict[int, list[int]] = {}  # of slots with other than exactly one entry of the same number
+        self._rowless: set[int] = set()  # slots without any entry: what they ask for, no record has
         self._confirm: set[int] = set()
         self._merging: MergeIndex | None = None
         self._lock = threading.RLock()
@@ -87,7 +89,7 @@ class Matcher:
 
     def __getitem__(self, id: int) -> Subscription:
         """The subscription with this id."""
-        return _parsed(self._texts[self._slot(id)])
+        return meaning(self._texts[self._slot(id)])
 
     # --- subscriptions come and go ----------------------------------------------------------------------------------
 
@@ -100,9 +102,9 @@ class Matcher:
         """
         if isinstance(subscription, str):
             text, subscription = subscription, parse(subscription)
+            remember(text, subscription)
         else:
-            text = subscription.to_sql()
-            _parsed(text)  # the text is what is kept, so it must be one that can be read
+            text = text_of(subscription)
         with self._lock:
             number = self._free_id() if id is None else id
             self._add_many([(number, text, subscription)])
@@ -118,7 +120,7 @@ class Matcher:
         """
         with self._lock:
             slot = self._slot(id)
-            subscription = _parsed(self._texts[slot])
+            subscription = meaning(self._texts[slot])
             parts = self._clauses(subscription)
             entries = self._entries.pop(slot, [slot])
             if parts:
@@ -129,6 +131,7 @@ class Matcher:
             if self._merging is not None:
                 self._merging.remove(slot, subscription)
             self._confirm.discard(slot)
+            self._rowless.discard(slot)
             del self._texts[slot]
             self._ids[slot] = -1
             if self._slots is not None:
@@ -192,6 +195,8 @@ class Matcher:
             flags += [pending] * len(mine)
             if len(mine) != 1:
                 self._entries[slot] = []
+            if not mine:
+                self._rowless.add(slot)
             if self._merging is not None:
                 self._merging.add(slot, subscription)
         if not parts:
@@ -357,7 +362,7 @@ class Matcher:
             if row in inexact or slot in self._confirm:
                 if row != last:
                     last, flat = row, record(row)
-                if not any(box.matches(flat) for box in _parsed(self._texts[slot]).filters):
+                if not any(box.matches(flat) for box in meaning(self._texts[slot]).filters):
                     continue
             kept.append(word)
         words = np.array(kept, np.int64)
@@ -404,7 +409,7 @@ class Matcher:
         """The ids of the subscriptions that a filter covers (figure 4.8), in rising order."""
         wanted = _subscription(filter)
         with self._lock:
-            slots = {slot for slot, entries in self._entries.items() if not entries}
+            slots = set(self._rowless)
             certain: set[int] = set()
             for box in wanted.filters:
                 entries = self._index.covered(*query.covered_box(box, self._fields))
@@ -417,6 +422,58 @@ class Matcher:
     def _is_one_row(self, slot: int) -> bool:
         """Whether the whole subscription is one row of the index."""
         return len(self._entries.get(slot, (slot,))) == 1
+
+    def overlapping(self, filter: Subscription | Filter | str) -> list[int]:
+        """The ids of the subscriptions that overlap a filter: something may match both (Cor. 4.3), in rising order.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(0, "price > 3"), (1, "price > 30"), (2, "symbol = 'IBM'")])
+        3
+        >>> matcher.overlapping("price < 20")
+        [0, 2]
+        """
+        wanted = _subscription(filter)
+        with self._lock:
+            sure, others = self._overlapping(wanted, first=False)
+            ids = self._ids[sure].tolist()
+            return sorted(ids + self._that(others, set(), wanted.overlaps) if others else ids)
+
+    def overlaps(self, filter: Subscription | Filter | str) -> bool:
+        """Whether any subscription overlaps a filter.
+
+        >>> matcher = Matcher()
+        >>> matcher.load([(0, "price > 3"), (1, "price > 30")])
+        2
+        >>> matcher.overlaps("price = 4"), matcher.overlaps("price = 3")
+        (True, False)
+        """
+        wanted = _subscription(filter)
+        with self._lock:
+            sure, others = self._overlapping(wanted, first=True)
+            return len(sure) > 0 or any(wanted.overlaps(meaning(self._texts[slot])) for slot in sorted(others))
+
+    def _overlapping(self, wanted: Subscription, first: bool) -> tuple[Offsets, set[int]]:
+        """The slots that surely overlap a filter and those that may; with `first` one sure slot is enough."""
+        sure = np.zeros(self._top, np.bool_)
+        others = set(self._rowless)
+        for box in wanted.filters:
+            if not box.constraints and not box.residuals:
+                sure |= self._ids[: self._top] >= 0
+                sure[list(self._rowless)] = False
+                break
+            for reach in query.overlap_reaches(box, self._fields):
+                found = self._index.overlapping(*reach, first)
+                doubt = found & 3
+                if doubt.any():
+                    others.update((found[doubt != 0] >> 2).tolist())
+                    # A row is pending for other reasons too than that its matches are confirmed.
+                    sure[list({*(found[doubt == PENDING] >> 2).tolist()} - self._confirm)] = True
+                    found = found[doubt == 0]
+                sure[found >> 2] = True
+                if first and len(found):
+                    return found >> 2, set()
+        slots = np.flatnonzero(sure)
+        return slots, others.difference(slots.tolist()) if others else others
 
     def merge_candidates(self, filter: Subscription | Filter | str) -> list[int]:
         """The ids of the subscriptions that differ from a filter in one attribute only (figure 4.9), in rising order.
@@ -433,11 +490,11 @@ class Matcher:
                 self._merging = MergeIndex()
                 for id in self:
                     self._merging.add(self._slot(id), self[id])
-            return sorted(int(self._ids[slot]) for slot in self._merging.candidates(wanted))
+            return sorted(self._ids[list(self._merging.candidates(wanted))].tolist())
 
     def _that(self, slots: set[int], certain: set[int], holds: Callable[[Subscription], bool]) -> list[int]:
         """The ids of the slots for which something is certain or holds, in rising order."""
-        kept = [slot for slot in slots if slot in certain or holds(_parsed(self._texts[slot]))]
+        kept = [slot for slot in slots if slot in certain or holds(meaning(self._texts[slot]))]
         return sorted(self._ids[kept].tolist())
 
     # --- files ------------------------------------------------------------------------------------------------------
@@ -474,6 +531,7 @@ class Matcher:
         matcher._top = len(matcher._ids)
         matcher._free = list(state["free"])
         matcher._entries = dict(state["entries"])
+        matcher._rowless = {slot for slot, entries in matcher._entries.items() if not entries}
         matcher._confirm = set(state["confirm"])
         matcher._count = matcher._top - len(matcher._free)
         if not state["identity"]:
@@ -492,11 +550,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@lru_cache(maxsize=8_192)
-def _parsed(text: str) -> Subscription:
-    return parse(text)
 
 
 def _subscription(filter: Subscription | Filter | str) -> Subscription:

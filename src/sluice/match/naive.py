@@ -32,6 +32,11 @@ def covered(subscription: Subscription, subscriptions: Mapping[int, Subscription
     return sorted(id for id, other in subscriptions.items() if subscription.covers(other))
 
 
+def overlapping(subscription: Subscription, subscriptions: Mapping[int, Subscription]) -> list[int]:
+    """The ids of the subscriptions that overlap one, by asking each of them."""
+    return sorted(id for id, other in subscriptions.items() if subscription.overlaps(other))
+
+
 def merge_candidates(subscription: Subscription, subscriptions: Mapping[int, Subscription]) -> list[int]:
     """The ids of the subscriptions of one box that differ from this one in a single attribute."""
     return sorted(id for id, other in subscriptions.items() if _differ_in_one(subscription, other))

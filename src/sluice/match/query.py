@@ -2,24 +2,34 @@
 
 A row of tests covers a box if each test holds for both ends of the box on its field, which is matching with `upper` and
 `lower` set to those ends. Answers are always complete. For a *plain* box, one interval per side with ends that keys can say
-exactly, they are also exact; for any other the matcher asks the algebra about each.
+exactly, they are also exact; for any other the matcher asks the algebra about each. Overlap is asked for interval by interval,
+with what the keys leave open marked for the kernel (`sluice.match.cover`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+
 import numpy as np
 import numpy.typing as npt
 
+from sluice.match.cover import BLURRED, CHOSEN, GIVEN, IMPLIED, VAGUE
 from sluice.match.encode import Rows, Words, string_bit
-from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, TRUE_CODE, Axis, Fields
+from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, TRUE_CODE, Axis, Fields, NameFields
 from sluice.match.keys import EXACT, ends
-from sluice.match.layout import MISSING
+from sluice.match.layout import LARGEST, MISSING
 from sluice.model.constraint import Constraint
 from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered
-from sluice.model.values import Kind
+from sluice.model.values import Kind, Scalar
 
 _KINDS = {Axis.NUMBER: Kind.NUMBER, Axis.STRING: Kind.STRING, Axis.BYTES: Kind.BYTES, Axis.TIME: Kind.TIMESTAMP}
+#: Boxes of one interval per side that a box may be asked in the form of; beyond that what meets its hull is confirmed.
+MAX_PIECES = 1_024
+#: The ends of a range that no test meets.
+_NOWHERE = (LARGEST, MISSING)
 
 
 def covering_rows(box: Filter, fields: Fields) -> Rows:
@@ -134,3 +144,135 @@ def _sides(box: Filter) -> dict[str, Ordered]:
         for implied, side in constraint.implied(name).items():
             sides[implied] = sides[implied].intersection(side) if implied in sides else side
     return sides
+
+
+Reach = tuple[Words, Words, Words]
+
+
+def overlap_reaches(box: Filter, fields: Fields) -> Iterator[Reach]:
+    """A box as the keys that rows must meet to overlap it, and what these leave open (see `cover.overlapping`).
+
+    It takes several such reaches where a side has several intervals; each is written over the one before. Only what the
+    algebra compares counts: attributes that both filters constrain.
+    """
+    # What no row tests, no row is apart on.
+    sides = {name: _pieces(side) for name, side in box.constraints.items() if name in fields.by_name}
+    if prod(len(pieces) for pieces in sides.values()) > MAX_PIECES:
+        sides = {name: [box.constraints[name]] for name in sides}
+    low, high, how = (np.zeros(len(fields), np.int64) for _ in range(3))
+    how[0] = GIVEN  # the constant 0, which rows that test nothing are filed under
+    written: dict[str, Constraint] = {}
+    chosen: dict[str, npt.NDArray[np.uint8]] = {}  # alive as long as the kernel has their addresses
+    for choice in product(*sides.values()):
+        for name, side in zip(sides, choice, strict=True):
+            if written.get(name) is not side:
+                written[name] = side
+                chosen[name] = _write_reach(name, side, fields, low, high, how)
+        yield low, high, how
+
+
+def _pieces(side: Constraint) -> list[Constraint]:
+    """A side in parts that are each one interval, where keys have an order, or one string."""
+    if not isinstance(side, Ordered) or len(side.cuts) == 2:
+        return [side]
+    pieces: list[Constraint] = []
+    rest = Ordered.NOTHING
+    for kind, part in _by_kind(side).items():
+        if kind in (Kind.NUMBER, Kind.TIMESTAMP) or (kind == Kind.STRING and part.points() is not None):
+            pieces += [Ordered(cuts) for cuts in part.intervals()]
+        else:
+            rest = Ordered(rest.cuts + part.cuts)
+    return pieces if rest.is_empty else [*pieces, rest]
+
+
+_WHOLE = {kind: Ordered(((int(kind),), (int(kind) + 1,))) for kind in Kind}
+
+
+def _by_kind(side: Ordered) -> dict[Kind, Ordered]:
+    """The parts of a side that are not empty, in the order of the axis."""
+    if side.cuts:
+        kind, end = side.cuts[0][0], side.cuts[-1]
+        if end[0] == kind or end == (kind + 1,):
+            return {Kind(kind): side}
+    parts = {kind: side.intersection(whole) for kind, whole in _WHOLE.items()}
+    return {kind: part for kind, part in parts.items() if part.cuts}
+
+
+def _write_reach(
+    name: str, side: Constraint, fields: Fields, low: Words, high: Words, how: Words
+) -> npt.NDArray[np.uint8]:
+    """Writes what a side means for each field of its attribute; returns a byte per symbol that says whether it is meant."""
+    parts = _by_kind(side.hull())
+    strings = parts.get(Kind.STRING, Ordered.NOTHING)
+    points = strings.points()
+    entry = fields.by_name[name]
+    chosen = np.zeros(0, np.uint8)
+    always = GIVEN | (IMPLIED if name in fields.implied else 0)
+    for axis, field in enumerate(entry.fields):
+        if field == 0:
+            continue
+        how[field] = always if isinstance(side, Ordered) else always | VAGUE
+        match Axis(axis):
+            case Axis.KIND:
+                codes = _kind_codes(parts)
+                low[field], high[field] = codes[0], codes[-1]
+                if codes[-1] - codes[0] >= len(codes):
+                    how[field] |= VAGUE
+            case Axis.SYMBOL:
+                if strings == _WHOLE[Kind.STRING] and isinstance(side, Ordered):
+                    how[field] = 0
+                    continue
+                how[field] = always  # which of these strings are meant is known, whatever the side is
+                symbols = _symbols(side, points, fields)
+                low[field], high[field] = (symbols[0], symbols[0]) if len(symbols) == 1 else _NOWHERE
+                if len(symbols) > 1:
+                    chosen = np.zeros(max(fields.symbols.values()) + 1, np.uint8)
+                    chosen[symbols] = 1
+                    low[field] = chosen.__array_interface__["data"][0]
+                    how[field] |= CHOSEN
+            case Axis.MASK:
+                high[field] = _mask(points, entry, fields)
+                if points is None and strings != _WHOLE[Kind.STRING]:
+                    how[field] |= VAGUE
+            case other:
+                low[field], high[field] = _NOWHERE
+                kind = _KINDS[other]
+                part = parts.get(kind)
+                if part is not None:
+                    low[field], high[field], _ = ends(kind, part.cuts[0], part.cuts[-1])
+                    how[field] |= BLURRED if kind in (Kind.NUMBER, Kind.TIMESTAMP) else 0
+                    how[field] |= 0 if _is_sharp(kind, part) else VAGUE
+    return chosen
+
+
+def _is_sharp(kind: Kind, part: Ordered) -> bool:
+    """Whether the ends of a part's keys say exactly what it is; other texts may share the keys of those at the ends."""
+    if kind in (Kind.NUMBER, Kind.TIMESTAMP):
+        return len(part.cuts) == 2
+    return part == _WHOLE[kind] or (kind == Kind.STRING and len(part.points() or ()) == 1)
+
+
+def _symbols(side: Constraint, points: tuple[Scalar, ...] | None, fields: Fields) -> list[int]:
+    """The numbers of the mentioned strings that a side holds."""
+    if points is None:
+        return [number for text, number in fields.symbols.items() if side.matches(text)]
+    known = (point for point in points if point in fields.symbols)
+    return [fields.symbols[point] for point in known if side.matches(point)]  # type: ignore[index]
+
+
+def _mask(points: tuple[Scalar, ...] | None, entry: NameFields, fields: Fields) -> int:
+    """The bits of the strings that a side may hold."""
+    if points is None:
+        return ALL_BITS
+    mask = 0
+    for point in points:
+        mask |= string_bit(entry, fields.symbols.get(point))  # type: ignore[arg-type]
+    return mask
+
+
+def _kind_codes(parts: dict[Kind, Ordered]) -> list[int]:
+    """The codes of the kinds that a side holds some of, in rising order."""
+    codes = [KIND_CODES[kind] for kind in parts if kind != Kind.BOOL]
+    if Kind.BOOL in parts:
+        codes += [FALSE_CODE + value for value in (False, True) if parts[Kind.BOOL].contains_point(Kind.BOOL, value)]
+    return sorted(codes)

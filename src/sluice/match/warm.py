@@ -37,6 +37,7 @@ def warm() -> None:
     matcher.match_batch([{"a": 1, "b": 3, "c": "x", "d": "axb"}])
     matcher.covering("a = 1 AND b > 3")
     matcher.covered("a > 0")
+    matcher.overlapping("a > 0")
     for id in (0, 1, 2):
         matcher.remove(id)
     matcher.load((id, f"a > {id} AND b > {id}") for id in range(2 * LARGE))
