@@ -77,25 +77,29 @@ def leaf_bits(mem, group, leaf, upper, lower, row, bits, at, picked):
 
 @njit(cache=True)
 def _test_rest(mem, lists, steps, upper, lower, row, bits, at, picked):
-    """The further tests of the rows that hold so far. Rows are picked first: a branch per row would mostly be guessed wrong."""
+    """The further tests of the rows that hold so far: the first one of each row, then the second one of those left, and so on.
+
+    Rows are picked and kept without branches, which would mostly be guessed wrong.
+    """
     count = 0
     for step in range(steps):
         count += number(STEP * step, bits[at + step], picked, count)
         bits[at + step] = 0
     for j in range(count):
         prefetch(mem, mem[lists + picked[j]])
-    left = 0
-    for j in range(count):
-        i = picked[j]
-        picked[left] = i
-        left += _test(mem, mem[lists + i] + 1, upper, lower, row)
-    for j in range(left):
-        i = picked[j]
-        address = mem[lists + i]
-        holds = np.int64(1)
-        for k in range(address + 4, address + 1 + 3 * mem[address], 3):
-            holds &= _test(mem, k, upper, lower, row)
-        bits[at + i // STEP] |= holds << (i % STEP)
+    done = 0
+    while count:
+        left = 0
+        for j in range(count):
+            i = np.int64(picked[j])
+            address = mem[lists + i]
+            holds = _test(mem, address + 1 + 3 * done, upper, lower, row)
+            more = np.int64(mem[address] > done + 1)
+            picked[left] = i
+            left += holds & more
+            bits[at + (i >> 4)] |= (holds & (1 - more)) << (i & 15)
+        count = left
+        done += 1
 
 
 @njit(cache=True)
