@@ -61,7 +61,7 @@ class Index:
             return
         unseen = np.tile([np.inf, -np.inf], (len(self.fields) - len(self._seen), 1))
         self._seen = np.concatenate([self._seen, unseen])
-        self._found = np.zeros(3 * len(self.fields) + MAX_PAIRS, np.int64)
+        self._found = np.zeros(2 * (3 * len(self.fields) + MAX_PAIRS), np.int64)
         self.words = self.fields.defaults.copy()
         self.longs = memoryview(self.words)  # type: ignore[arg-type]
         self.doubles = memoryview(self.words.view(np.float64))  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ class Index:
         count, fields = rows.upper.shape
         offsets = np.zeros(count + 1, np.int64)
         out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
-        tasks = np.empty((_TASKS * count, 2), np.int64)
+        tasks = np.empty(_TASKS * count if count < 1 << scan.EVENT_BITS else 0, np.int64)
         cursor = np.zeros(7, np.int64)
         cursor[scan.TASK_ROOM] = len(tasks)
         done = 0
@@ -194,6 +194,7 @@ class Index:
                 _address(self._bits),
                 _address(self._picked),
                 _address(self._found),
+                len(self._found) // 2,
                 _address(out),
                 _address(candidates),
                 _address(cursor),
@@ -214,7 +215,7 @@ class Index:
 
     def _match_tiles(self, rows: Rows, tasks: Words, offsets: Words, out: Ids) -> tuple[Words, Ids]:
         """Matches what was left for later, sorted by group, and joins it with what is there."""
-        tasks = np.ascontiguousarray(tasks[np.argsort(tasks[:, 0], kind="stable")])
+        tasks.sort()
         sizes = np.diff(offsets)
         heap, todo, fields = _address(self.heap), _address(tasks), rows.upper.shape[1]
         collected: list[tuple[int, int, npt.NDArray[Any], Words]] = []

@@ -42,6 +42,8 @@ from sluice.match.vectors import pack
 # Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
 # the same for the tasks that a batch leaves for later.
 WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM, TASKS, TASK_ROOM = range(7)
+#: A task is a group and below it, in as many bits, an event.
+EVENT_BITS = 28
 
 
 @njit(cache=True)
@@ -85,11 +87,8 @@ def pack_bits(m32, column, bits, at, steps, out, k):
 
 
 @njit(cache=True)
-def _probe(mem, upper, lower, row, found):
-    """The first groups of all buckets that a record leads to; returns how many.
-
-    The look-ups are independent of each other, so all of them are announced before the first one is made.
-    """
+def _announce_keys(mem, upper, row):
+    """Announces all look-ups of a record before the first one is made: they are independent of each other."""
     entry = mem[SINGLES]
     for _ in range(mem[SINGLES + 2]):
         _announce(mem, mem[entry] * 8 + KEY_SINGLE, upper[row + mem[entry]], 0)
@@ -99,7 +98,11 @@ def _probe(mem, upper, lower, row, found):
         first, second = mem[entry], mem[entry + 1]
         _announce(mem, (first * 65536 + second) * 8 + KEY_PAIR, upper[row + first], upper[row + second])
         entry += 3
-    count = 0
+
+
+@njit(cache=True)
+def _probe(mem, upper, lower, row, found, count):
+    """Notes the first groups of all buckets that a record leads to, from `found[count]` on; returns where they end."""
     entry = mem[SINGLES]
     for _ in range(mem[SINGLES + 2]):
         field = mem[entry]
@@ -144,23 +147,22 @@ def _note(mem, slot, found, count):
 
 
 @njit(cache=True)
-def _match_event(mem, m32, upper, lower, row, bits, picked, found, out, candidates, cursor, tasks, event):
-    """All rows that one record satisfies; its keys begin at `row` of `upper` and `lower`.
+def _match_event(mem, m32, upper, lower, row, bits, picked, found, start, end, out, candidates, cursor, tasks, event):
+    """All rows that one record satisfies, of the buckets in `found[start:end]`; its keys begin at `row`.
 
     A large group is only noted as a task, if there is room for it: see `sluice.match.tiles`.
     """
-    count = _probe(mem, upper, lower, row, found)
-    for i in range(count):
+    for i in range(start, end):
         leaf = mem[mem[found[i] + G_DIRECTORY] + 2]
         prefetch(mem, leaf)
         prefetch(mem, leaf + 8)
         prefetch(mem, leaf + 16)
-    for i in range(count):
+    for i in range(start, end):
         group = found[i]
         while group != 0:
             at = cursor[TASKS]
             if mem[group + G_ROWS] >= LARGE and at < cursor[TASK_ROOM] and not mem[group + G_PENDING]:
-                tasks[2 * at], tasks[2 * at + 1] = group, event
+                tasks[at] = group << EVENT_BITS | event
                 cursor[TASKS] = at + 1
             else:
                 _scan_group(mem, m32, group, upper, lower, row, bits, picked, out, candidates, cursor, event)
@@ -181,7 +183,9 @@ def match_record(place):
     out, candidates, cursor = int32s(given[9]), int64s(given[10]), int64s(given[11])
     cursor[WRITTEN] = cursor[PENDING] = cursor[FULL] = 0
     _turn(keys, numbers, given[5])
-    _match_event(mem, m32, keys, keys, 0, bits, picked, found, out, candidates, cursor, candidates, 0)
+    _announce_keys(mem, keys, 0)
+    end = _probe(mem, keys, keys, 0, found, 0)
+    _match_event(mem, m32, keys, keys, 0, bits, picked, found, 0, end, out, candidates, cursor, candidates, 0)
     if cursor[FULL]:
         _turn(keys, numbers, given[5])
     else:
@@ -198,17 +202,26 @@ def _turn(keys, numbers, count):
 
 
 @njit(cache=True)
-def match_rows(heap, upper, lower, fields, bits, picked, found, out, candidates, cursor, tasks, offsets, count, start):
+def match_rows(heap, upper, lower, fields, bits, picked, found, half, out, candidates, cursor, tasks, offsets, count, start):
     """Matches records of `fields` keys each, from `start` on; returns the first one not done for want of room.
 
-    All arguments but the counts are addresses.
+    All arguments but the counts are addresses. Buckets are looked up one record ahead, and keys announced two ahead, so that
+    what they lead to has arrived in the cache when it is its turn. `found` has room for the buckets of two records.
     """
     mem, m32, state, ends = int64s(heap), int32s(heap), int64s(cursor), int64s(offsets)
     high, low, slots, pending = int64s(upper), int64s(lower), int32s(out), int64s(candidates)
     words, rows, groups, later = uint16s(bits), int32s(picked), int64s(found), int64s(tasks)
+    first, last = 0, _probe(mem, high, low, start * fields, groups, 0)
     for event in range(start, count):
         written, waiting, left = state[WRITTEN], state[PENDING], state[TASKS]
-        _match_event(mem, m32, high, low, event * fields, words, rows, groups, slots, pending, state, later, event)
+        row, ahead = event * fields, (event + 1) * fields
+        if event + 2 < count:
+            _announce_keys(mem, high, ahead + fields)
+        next_first = next_last = half - first
+        if event + 1 < count:
+            next_last = _probe(mem, high, low, ahead, groups, next_first)
+        _match_event(mem, m32, high, low, row, words, rows, groups, first, last, slots, pending, state, later, event)
+        first, last = next_first, next_last
         if state[FULL]:
             state[WRITTEN], state[PENDING], state[TASKS], state[FULL] = written, waiting, left, 0
             return event

@@ -13,7 +13,9 @@ from numba import njit
 from sluice.match.layout import G_DIRECTORY, G_FIELDS, G_LEAVES, G_ROWS, G_SORTED, LEAF
 from sluice.match.leaves import count_bits, has_values, leaf_bits, steps_of
 from sluice.match.pointers import int32s, int64s, uint16s
-from sluice.match.scan import pack_bits
+from sluice.match.scan import EVENT_BITS, pack_bits
+
+EVENTS = (1 << EVENT_BITS) - 1
 
 
 @njit(cache=True)
@@ -22,7 +24,7 @@ def bounds(heap, tasks, start, count, most):
     mem, todo = int64s(heap), int64s(tasks)
     rows = leaves = 0
     for task in range(start, count):
-        group = todo[2 * task]
+        group = todo[task] >> EVENT_BITS
         if rows + mem[group + G_ROWS] > most and task > start:
             return task, rows, leaves
         rows += mem[group + G_ROWS]
@@ -41,13 +43,13 @@ def collect(heap, upper, lower, fields, picked, tasks, start, stop, sizes, bits,
     written = segment = 0
     first = start
     while first < stop:
-        group, last = todo[2 * first], _end_of_run(todo, first, stop)
+        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, stop)
         for at in range(mem[group + G_LEAVES]):
             entry = mem[group + G_DIRECTORY] + 3 * at
             leaf = mem[entry + 2]
             steps = steps_of(mem, leaf)
             for task in range(first, last):
-                event = todo[2 * task + 1]
+                event = todo[task] & EVENTS
                 count[segment] = -1
                 if _may_match(mem, group, entry, high, low, event * fields):
                     leaf_bits(mem, group, leaf, high, low, event * fields, out, written, rows)
@@ -66,13 +68,13 @@ def place(heap, tasks, start, stop, bits, counts, places, slots):
     read = segment = 0
     first = start
     while first < stop:
-        group, last = todo[2 * first], _end_of_run(todo, first, stop)
+        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, stop)
         for at in range(mem[group + G_LEAVES]):
             leaf = mem[mem[group + G_DIRECTORY] + 3 * at + 2]
             column, steps = 2 * (leaf + LEAF), steps_of(mem, leaf)
             for task in range(first, last):
                 if count[segment] >= 0:
-                    event = todo[2 * task + 1]
+                    event = todo[task] & EVENTS
                     target[event] = pack_bits(m32, column, source, read, steps, out, target[event])
                     read += steps
                 segment += 1
@@ -83,7 +85,7 @@ def place(heap, tasks, start, stop, bits, counts, places, slots):
 def _end_of_run(tasks, start, count):
     """Where the tasks of the same group end."""
     end = start
-    while end < count and tasks[2 * end] == tasks[2 * start]:
+    while end < count and tasks[end] >> EVENT_BITS == tasks[start] >> EVENT_BITS:
         end += 1
     return end
 
