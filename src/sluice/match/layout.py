@@ -57,7 +57,7 @@ MIXED_ROWS = 64
 #: Such rows, from which on they get a group of their own: each group is a few cache lines to visit, however small.
 COLUMN_ROWS = 128
 #: Rows from which on a group is matched leaf by leaf for a whole batch, instead of record by record.
-LARGE = 256
+LARGE = 128
 #: Clauses that share an equality before the second equality of a clause joins its key.
 CROWDED = 64
 #: Pairs of fields that may serve as keys: each is one more look-up for every record that has both.

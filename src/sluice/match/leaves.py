@@ -12,7 +12,19 @@ import numpy as np
 from numba import njit
 
 from sluice.match.groups import core_of
-from sluice.match.layout import G_COLUMNS, G_DYNAMIC, G_FIELDS, G_REST, L_CAPACITY, L_ROWS, LEAF, LIST, MASK, MISSING, STEP
+from sluice.match.layout import (
+    G_COLUMNS,
+    G_DYNAMIC,
+    G_FIELDS,
+    G_REST,
+    L_CAPACITY,
+    L_ROWS,
+    LEAF,
+    LIST,
+    MASK,
+    MISSING,
+    STEP,
+)
 from sluice.match.pointers import prefetch
 from sluice.match.vectors import at_least, at_most, in_common, mixed, number, ones
 

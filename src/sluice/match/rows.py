@@ -6,7 +6,17 @@ import numpy as np
 from numba import njit
 
 from sluice.match.access import bucket_key, choose, estimate
-from sluice.match.groups import copy_row, drop_group, drop_leaf, fit_core, free_rest, group_for, leaf_for, own_slot, store_rest
+from sluice.match.groups import (
+    copy_row,
+    drop_group,
+    drop_leaf,
+    fit_core,
+    free_rest,
+    group_for,
+    leaf_for,
+    own_slot,
+    store_rest,
+)
 from sluice.match.heap import count_in_list, find_or_add, largest_partition
 from sluice.match.layout import (
     G_COLUMNS,

@@ -202,7 +202,9 @@ def _turn(keys, numbers, count):
 
 
 @njit(cache=True)
-def match_rows(heap, upper, lower, fields, bits, picked, found, half, out, candidates, cursor, tasks, offsets, count, start):
+def match_rows(
+    heap, upper, lower, fields, bits, picked, found, half, out, candidates, cursor, tasks, offsets, count, start
+):
     """Matches records of `fields` keys each, from `start` on; returns the first one not done for want of room.
 
     All arguments but the counts are addresses. Buckets are looked up one record ahead, and keys announced two ahead, so that

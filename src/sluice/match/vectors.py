@@ -122,9 +122,7 @@ def _mixed(context: Any, mem: Any, at: Any, capacity: Any, upper: Any, lower: An
             return _call(builder, name, _WORDS, places, _I32(8), flags, _ZEROS)
 
         above = keys(upper)
-        inside = builder.and_(
-            builder.icmp_signed("<=", low, above), builder.icmp_signed("<=", keys(lower), high)
-        )
+        inside = builder.and_(builder.icmp_signed("<=", low, above), builder.icmp_signed("<=", keys(lower), high))
         common = builder.icmp_unsigned("!=", builder.and_(low, above), _ZEROS)
         kinds = builder.and_(words, ir.Constant(_WORDS, [3] * STEP))
         holds = builder.select(builder.icmp_unsigned("==", kinds, ir.Constant(_WORDS, [MASK] * STEP)), common, inside)
