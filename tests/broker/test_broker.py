@@ -1,4 +1,4 @@
-"""Small networks of brokers: what arrives where, what is told to whom, and when something is complete."""
+"""Small networks of brokers: what arrives where and what is told to whom."""
 
 from __future__ import annotations
 
@@ -15,22 +15,17 @@ from sluice.broker import Broker, BrokerConfig
 from sluice.client.session import (
     Advertise,
     Completed,
-    Delivered,
     InterestChanged,
     Publish,
     PublishRefused,
-    Replayed,
-    SendReplay,
     Subscribe,
     Unadvertise,
     Unsubscribe,
-    Unwatch,
     Watch,
 )
 from sluice.errors import ConfigurationError
 from sluice.match import filterset
 from sluice.model.subscription import Subscription
-from sluice.protocol.complete import CacheConfig
 from sluice.protocol.messages import (
     Ack,
     Change,
@@ -47,15 +42,14 @@ from sluice.protocol.messages import (
     Peer,
     Received,
     Refused,
-    Replay,
     ReplayEvent,
     Role,
     Snapshot,
     Tick,
     Version,
 )
-from sluice.protocol.route import ALGORITHMS
-from tests.protocol.drive import Network, entry, line, star
+from sluice.protocol.route import ALGORITHMS, Ratio, RoutingOptions
+from tests.protocol.drive import Network, advertise, entry, line, star, subscribe
 from tests.protocol.route.some import Some
 
 ADVERTISEMENTS = (None, "simple", "covering", "merging")
@@ -184,14 +178,6 @@ def test_every_algorithm_delivers_what_matches_with_an_index(seed: int) -> None:
 
 
 # --- who is told what -------------------------------------------------------------------------------------------------
-
-
-def subscribe(network: Network, id: EntryId, text: str, replay: Replay | None = None) -> None:
-    network.do(id.partition("/")[0], Subscribe(id, parse(text), replay))
-
-
-def advertise(network: Network, id: EntryId, text: str) -> None:
-    network.do(id.partition("/")[0], Advertise(id, parse(text)))
 
 
 def test_a_change_costs_one_message_for_each_link_with_simple_routing() -> None:
@@ -380,6 +366,17 @@ def test_a_batch_stays_a_batch() -> None:
     ]
 
 
+@pytest.mark.parametrize(("limit", "texts"), [(1.0, 2), (3.0, 1)])
+def test_the_policy_of_the_configuration_is_used(limit: float, texts: int) -> None:
+    network = line(BrokerConfig(routing="imperfect", options=RoutingOptions(Ratio(limit))), 2)
+    network.client("alice", "b0")
+    subscribe(network, "alice/1", "x BETWEEN 0 AND 10")
+    subscribe(network, "alice/2", "x BETWEEN 20 AND 30")
+    network.run()
+    (told,) = network.told("b0", "b1")
+    assert told.count("BETWEEN") == texts
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -561,260 +558,3 @@ def test_a_lost_or_repeated_change_is_made_good(lost: int) -> None:
     network.run()
     network.assert_consistent()
     assert sorted(network.completed()) == ["alice/0", "alice/1", "alice/2"]
-
-
-# --- interest and replay ----------------------------------------------------------------------------------------------
-
-
-def test_a_watcher_hears_who_wants_what_it_watches() -> None:
-    network = line(BrokerConfig(), 3)
-    for name, home in (("alice", "b0"), ("carol", "b2"), ("bob", "b2")):
-        network.client(name, home)
-    subscribe(network, "alice/1", "x > 1", Replay(last=3))
-    subscribe(network, "alice/2", "y > 1")
-    subscribe(network, "carol/1", "x = 5 AND y = 0")
-    subscribe(network, "bob/1", "x > 1")
-    network.run()
-    network.news.clear()
-    network.do("bob", Watch("bob/2", parse("x > 0 AND y < 1")))
-    network.run()
-    kinds = [type(each) for name, each in network.news if name == "bob"]
-    assert kinds[-1] is Completed, "complete is a watch when all interest has come"
-    added = [each for _, one in network.take_news(InterestChanged) for each in one.added]
-    assert sorted(added, key=repr) == sorted(
-        [entry("x > 1", "alice/1", Replay(last=3)), entry("x = 5 AND y = 0", "carol/1")], key=repr
-    ), "nobody hears of its own subscriptions"
-    subscribe(network, "carol/2", "x = 7")
-    network.do("alice", Unsubscribe("alice/1"))
-    network.run()
-    changed = [each for name, each in network.take_news(InterestChanged) if name == "bob"]
-    assert sorted(changed, key=repr) == sorted(
-        [
-            InterestChanged((entry("x = 7", "carol/2"),), ()),
-            InterestChanged((), (entry("x > 1", "alice/1", Replay(3)),)),
-        ],
-        key=repr,
-    )
-    network.do("bob", Unwatch("bob/2"))
-    network.run()
-    assert len([each for _, one in network.take_news(InterestChanged) for each in one.removed]) == 2
-    assert all(network.told(a, b, Kind.INTEREST) == [] for a, b in (("b0", "b1"), ("b1", "b2")))
-
-
-def test_interest_does_not_travel_where_nobody_watches() -> None:
-    network = star(BrokerConfig(), 3)
-    network.client("alice", "a0")
-    network.client("bob", "a1")
-    network.do("bob", Watch("bob/1", parse("x > 1")))
-    network.run()
-    subscribe(network, "alice/1", "x > 5")
-    network.run()
-    assert network.told("hub", "a1", Kind.INTEREST) == ["x > 5"]
-    assert network.told("hub", "a2", Kind.INTEREST) == []
-
-
-def test_a_replay_goes_to_one_subscription_alone() -> None:
-    network = star(BrokerConfig(), 3)
-    for name, home in (("alice", "a0"), ("carol", "a0"), ("dave", "a2"), ("history", "a1")):
-        network.client(name, home)
-    network.do("history", Watch("history/1", parse("true")))
-    for id in ("alice/1", "alice/2", "carol/1", "dave/1"):
-        subscribe(network, id, "x > 1", Replay(last=1))
-    network.run()
-    network.news.clear()
-    network.log.clear()
-    past = (Notification(NotificationId("old", 1), {"x": 2}),)
-    network.do("history", SendReplay("alice/2", past))
-    network.do("history", SendReplay("nobody/2", past))
-    network.run()
-    assert network.take_news(Replayed) == [("alice", Replayed("alice/2", past))]
-    assert [(sender, to) for sender, to, _ in network.log] == [
-        ("history", "a1"),
-        ("history", "a1"),
-        ("a1", "hub"),
-        ("hub", "a0"),
-        ("a0", "alice"),
-    ]
-    network.do("alice", Unsubscribe("alice/2"))
-    network.run()
-    network.log.clear()
-    network.do("history", SendReplay("alice/2", past))
-    network.run()
-    assert [(sender, to) for sender, to, _ in network.log] == [("history", "a1")]
-
-
-# --- completeness -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("routing", ["identity", "covering", "merging", "imperfect"])
-def test_a_filter_that_rides_on_another_waits_for_the_other(routing: str) -> None:
-    """The first subscription is on its way when the second comes, which need not be sent: both are complete together."""
-    network = line(BrokerConfig(routing=routing), 3)
-    network.client("alice", "b0")
-    network.client("carol", "b0")
-    network.run()
-    network.news.clear()
-    network.hold("b1", "b2")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    subscribe(network, "carol/1", "x > 1" if routing == "identity" else "x > 2")
-    network.run()
-    assert len([to for _, to, _ in network.changes() if to == "b1"]) == 1
-    assert network.completed() == []
-    network.release("b1", "b2")
-    network.run()
-    assert network.completed() == ["alice/1", "carol/1"]
-
-
-def test_what_was_covered_before_is_complete_at_once() -> None:
-    network = line(BrokerConfig(), 2)
-    network.client("alice", "b0")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    network.news.clear()
-    network.hold("b0", "b1")
-    subscribe(network, "alice/2", "x > 2")
-    network.run()
-    assert network.completed() == ["alice/2"]
-
-
-def test_nothing_is_complete_before_the_farthest_broker_knows() -> None:
-    network = star(BrokerConfig(), 3)
-    network.client("alice", "a0")
-    network.run()
-    network.hold("a2", "hub")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    assert network.completed() == [] and network.told("hub", "a2") == ["x > 1"]
-    network.release("a2", "hub")
-    network.run()
-    assert network.completed() == ["alice/1"]
-
-
-def test_a_neighbour_that_goes_is_not_waited_for() -> None:
-    network = star(BrokerConfig(), 3)
-    network.client("alice", "a0")
-    network.run()
-    network.hold("hub", "a2")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    assert network.completed() == []
-    network.cut("hub", "a2")
-    network.run()
-    assert network.completed() == ["alice/1"]
-
-
-def test_a_neighbour_that_comes_meanwhile_is_waited_for() -> None:
-    network = star(BrokerConfig(), 3)
-    network.client("alice", "a0")
-    network.run()
-    network.cut("hub", "a2")
-    network.hold("hub", "a1")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    network.hold("hub", "a2")
-    network.link("hub", "a2")
-    network.release("hub", "a1")
-    network.run()
-    assert network.completed() == []
-    network.release("hub", "a2")
-    network.run()
-    assert network.completed() == ["alice/1"]
-
-
-def test_an_old_acknowledgement_does_not_count_on_a_new_link() -> None:
-    network = line(BrokerConfig(), 2)
-    network.client("alice", "b0")
-    network.hold("b0", "b1")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    old = network.brokers["b0"].tables[Kind.SUBSCRIPTIONS].exports["b1"].version
-    network.link("b0", "b1")
-    network.run()
-    network.waiting("b1", "b0").append(Ack(Kind.SUBSCRIPTIONS, old))
-    network.run()
-    assert network.completed() == []
-    network.release("b0", "b1")
-    network.run()
-    assert network.completed() == ["alice/1"]
-
-
-# --- caches -----------------------------------------------------------------------------------------------------------
-
-
-def published_meanwhile(config: BrokerConfig) -> Network:
-    """A publication passes while a subscription is on its way."""
-    network = line(config, 3)
-    network.client("alice", "b0")
-    network.client("bob", "b2")
-    network.run()
-    network.hold("b0", "b1")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    for x in (0, 2, 3):
-        network.do("bob", Publish({"x": x}))
-    network.run()
-    return network
-
-
-def test_without_a_cache_what_is_published_before_is_missed() -> None:
-    network = published_meanwhile(BrokerConfig())
-    network.release("b0", "b1")
-    network.run()
-    assert network.deliveries() == []
-
-
-def test_with_a_cache_what_is_published_meanwhile_comes_once_and_in_order() -> None:
-    network = published_meanwhile(BrokerConfig(cache=CacheConfig()))
-    network.release("b0", "b1")
-    network.run()
-    found = [each.notification.record["x"] for _, each in network.news if isinstance(each, Delivered)]
-    assert found == [2, 3]
-    network.news.clear()
-    subscribe(network, "alice/2", "x > 2")
-    network.client("carol", "b1")
-    subscribe(network, "carol/1", "x < 3")
-    network.run()
-    assert [id for id, _ in network.deliveries()] == ["carol/1", "carol/1"]
-    assert not any(isinstance(message, Notify) and to == "bob" for _, to, message in network.log)
-
-
-def test_a_cache_is_bounded_by_number_and_by_time() -> None:
-    network = published_meanwhile(BrokerConfig(cache=CacheConfig(notifications=1)))
-    network.release("b0", "b1")
-    network.run()
-    assert network.deliveries() == [("alice/1", {"x": 3})]
-    network = published_meanwhile(BrokerConfig(cache=CacheConfig(seconds=5.0)))
-    network.now = 5.0
-    network.release("b0", "b1")
-    network.run()
-    assert network.deliveries() == []
-
-
-def test_a_cache_drops_what_comes_twice() -> None:
-    network = line(BrokerConfig(cache=CacheConfig()), 2)
-    network.client("alice", "b0")
-    network.client("bob", "b1")
-    subscribe(network, "alice/1", "x > 1")
-    network.run()
-    network.news.clear()
-    network.hold("b1", "b0")
-    network.do("bob", Publish({"x": 2}))
-    network.run()
-    network.waiting("b1", "b0").extend(list(network.waiting("b1", "b0")))
-    network.release("b1", "b0")
-    network.run()
-    assert network.deliveries() == [("alice/1", {"x": 2})]
-
-
-def test_a_second_life_is_not_taken_for_the_first() -> None:
-    network = line(BrokerConfig(cache=CacheConfig()), 1)
-    network.client("alice", "b0")
-    subscribe(network, "alice/1", "true")
-    for life in (1, 2):
-        network.client("bob", "b0", incarnation=life)
-        network.run()
-        network.do("bob", Publish({"life": life}))
-        network.run()
-        network.crash("bob")
-    assert [record["life"] for _, record in network.deliveries()] == [1, 2]

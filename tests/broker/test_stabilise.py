@@ -379,6 +379,42 @@ def test_many_random_damages_heal(routing: str) -> None:
         assert_well(network)
 
 
+@pytest.mark.parametrize("damage", [1e12, math.inf, math.nan, -math.inf])
+def test_a_silent_peer_with_a_damaged_lease_is_given_up_at_the_next_tick(damage: float) -> None:
+    broker = Broker("b", BrokerConfig(lease=LEASE))
+    broker.step(LinkUp("a", Role.BROKER), 0.0)
+    broker.step(Received("a", Snapshot(SUBSCRIPTIONS, Version(1, 1), (entry("x > 1"),))), 0.0)
+    broker.tables[SUBSCRIPTIONS].replicas["a"].renewed = damage
+    broker.step(Tick(), 1.0)
+    assert not broker.tables[SUBSCRIPTIONS].replicas["a"].entries
+
+
+def test_a_damaged_cache_is_put_right_at_a_renewal() -> None:
+    network = network_of()
+    cache = network.brokers["b2"].cache
+    assert cache is not None
+    network.do("bob", Publish({"z": 1}))
+    network.run()
+    for kept in cache._kept.values():
+        kept.expires = math.inf
+    network.pass_time(LEASE.renew_seconds + 3.0)
+    network.news.clear()
+    network.do("carol", Subscribe("carol/9", parse("z = 1")))
+    network.run()
+    assert network.deliveries() == []
+
+
+def test_with_leases_a_contradiction_is_put_right_at_once() -> None:
+    broker = Broker("b", BrokerConfig(lease=LEASE))
+    broker.step(LinkUp("a", Role.BROKER), 0.0)
+    broker.step(LinkUp("c", Role.BROKER), 0.0)
+    table = broker.tables[SUBSCRIPTIONS]
+    broker.step(Received("a", Snapshot(SUBSCRIPTIONS, Version(1, 1), (entry("x > 1"), entry("y > 1")))), 0.0)
+    table._outlets["c"]._reducer = table._outlets["c"]._make()
+    broker.step(Received("a", Change(SUBSCRIPTIONS, Version(1, 1), Version(1, 2), (), (entry("x > 1"),))), 0.0)
+    assert list(table.exports["c"].sent) == [entry("y > 1")]
+
+
 def test_without_leases_a_contradiction_is_an_error() -> None:
     broker = Broker("b", BrokerConfig())
     broker.step(LinkUp("a", Role.BROKER), 0.0)

@@ -7,9 +7,9 @@ import pytest
 
 from sluice import Matcher
 from sluice.match import index
-from sluice.match.layout import LARGE
+from sluice.match.layout import LEAF_ROWS
 
-COUNT = 2 * LARGE + 500
+COUNT = 16 * LEAF_ROWS + 500
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Command, Completed, Delivered, Session, Upcall
+from sluice.client.session import Advertise, Command, Completed, Delivered, Session, Subscribe, Upcall
 from sluice.protocol.export import Export
 from sluice.protocol.messages import (
     Change,
@@ -210,6 +210,16 @@ class Network:
 def entry(text: str, id: EntryId | None = None, replay: Replay | None = None) -> Entry:
     """An entry from the text of its filter."""
     return Entry(parse(text), id, replay)
+
+
+def subscribe(network: Network, id: EntryId, text: str, replay: Replay | None = None) -> None:
+    """The client of an id asks for a filter."""
+    network.do(id.partition("/")[0], Subscribe(id, parse(text), replay))
+
+
+def advertise(network: Network, id: EntryId, text: str) -> None:
+    """The client of an id says what it will publish."""
+    network.do(id.partition("/")[0], Advertise(id, parse(text)))
 
 
 def list_of(entries: dict[Entry, None]) -> list[Entry]:

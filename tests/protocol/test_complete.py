@@ -125,8 +125,8 @@ def test_what_waits_when_a_neighbour_comes_waits_for_it_too() -> None:
     network.tell("b")
     network.owe("x", 1)
     network.exports["c"] = Export(Kind.SUBSCRIPTIONS, Version(1, 0))
-    network.completion.await_also("c", 0)
     network.owe("c", 7)
+    network.completion.await_also("c", 0)
     network.ack("b")
     assert network.settle() == {"c": 7}, "the new one is not to wait for itself"
     network.ack("c")
@@ -143,6 +143,15 @@ def test_a_neighbour_that_comes_back_is_waited_for_anew() -> None:
     network.ack("b", 1)
     assert network.settle() == {}
     network.ack("b", 2)
+    assert network.settle() == {"x": 1}
+
+
+def test_a_wait_for_who_has_gone_does_not_come_back_with_its_name() -> None:
+    network = Neighbours("b")
+    network.tell("b")
+    network.owe("x", 1)
+    network.completion.forget("b")
+    network.exports["b"] = Export(Kind.SUBSCRIPTIONS, Version(1, 0))
     assert network.settle() == {"x": 1}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sluice import parse
 from sluice.errors import ConfigurationError
+from sluice.match import filterset
 from sluice.protocol import interest
 from sluice.protocol.interest import Demand, Factory, History, Start, Stop
 from sluice.protocol.messages import Entry, Notification, NotificationId, Replay
@@ -31,9 +32,16 @@ def test_demand_follows_interest() -> None:
     assert demand.wants({"x": 1}) and not demand.wants({"x": 2})
 
 
-def test_demand_takes_what_comes_again_once() -> None:
+@pytest.mark.parametrize("scan_up_to", [0, 24])
+def test_demand_takes_what_comes_again_once(scan_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a lost link interest may come again, and something unknown may go."""
+    monkeypatch.setattr(filterset, "SCAN_UP_TO", scan_up_to)
     demand = Demand()
+    demand.update([entry("x = 2", "a/1")], [])
+    assert demand.wants({"x": 2})
+    demand.update([entry("x = 2", "a/1")], [])
+    demand.update([], [entry("x = 2", "a/1")])
+    assert not demand.wants({"x": 2})
     demand.update([entry("x = 1", "a/1"), entry("x = 1", "a/1")], [])
     demand.update([], [entry("x = 1", "a/1"), entry("x = 9", "a/9")])
     assert len(demand) == 0

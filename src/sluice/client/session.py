@@ -279,7 +279,6 @@ class Session:
         self._tell_interest(self._interest.clear())
         self._interest.renewed = self._now
         for kind, export in self._exports.items():
-            export.acked = -1
             self._pending[kind] = dict.fromkeys(self.entries[kind], export.version.sequence)
             self._send(export.snapshot())
 

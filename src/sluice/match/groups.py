@@ -58,9 +58,37 @@ def width_of(mem, group):
 
 @njit(cache=True)
 def _new_leaf(mem, group, capacity):
-    leaf = take(mem, LEAF + capacity * width_of(mem, group))
+    leaf = take(mem, _leaf_words(mem, group, capacity))
     mem[leaf + L_GROUP], mem[leaf + L_ROWS], mem[leaf + L_CAPACITY] = group, 0, capacity
+    if not mem[group + G_DYNAMIC]:
+        core = core_of(mem, group, leaf)
+        for c in range(mem[group + G_COLUMNS]):
+            mem[core + 2 * c], mem[core + 2 * c + 1] = MISSING, LARGEST
     return leaf
+
+
+@njit(cache=True)
+def _leaf_words(mem, group, capacity):
+    cores = 0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]
+    return LEAF + capacity * width_of(mem, group) + 2 * cores
+
+
+@njit(cache=True)
+def core_of(mem, group, leaf):
+    """The address of the cores of a leaf, for groups whose columns have one field each."""
+    return leaf + LEAF + mem[leaf + L_CAPACITY] * width_of(mem, group)
+
+
+@njit(cache=True)
+def fit_core(mem, group, leaf, row):
+    """Narrows the cores of a leaf to what its new row lets through. A row that goes leaves them as they are: still true."""
+    if mem[group + G_DYNAMIC]:
+        return
+    core, capacity = core_of(mem, group, leaf), mem[leaf + L_CAPACITY]
+    for c in range(mem[group + G_COLUMNS]):
+        low = leaf + LEAF + capacity * (1 + 2 * c) + row
+        mem[core + 2 * c] = max(mem[core + 2 * c], mem[low])
+        mem[core + 2 * c + 1] = min(mem[core + 2 * c + 1], mem[low + capacity])
 
 
 @njit(cache=True)
@@ -73,6 +101,7 @@ def copy_row(mem, m32, group, source, i, target, j, places):
     m32[2 * new + new_capacity + j] = entry
     for c in range(1, width_of(mem, group)):
         mem[new + new_capacity * c + j] = mem[old + old_capacity * c + i]
+    fit_core(mem, group, target, j)
     places[entry] = target * 2048 + j
 
 
@@ -121,7 +150,7 @@ def _split(mem, m32, group, at, places):
     mem[directory + 3 * at], mem[directory + 3 * at + 1] = lows[order[0]], left_high
     mem[directory + 3 * at + 2] = left
     _directory_insert(mem, group, at + 1, lows[order[half]], right_high, right)
-    give(mem, leaf, LEAF + capacity * width_of(mem, group))
+    give(mem, leaf, _leaf_words(mem, group, capacity))
 
 
 @njit(cache=True)
@@ -153,7 +182,7 @@ def leaf_for(mem, m32, group, low, places):
             copy_row(mem, m32, group, leaf, i, larger, i, places)
         mem[larger + L_ROWS] = capacity
         mem[mem[group + G_DIRECTORY] + 3 * at + 2] = larger
-        give(mem, leaf, LEAF + capacity * width_of(mem, group))
+        give(mem, leaf, _leaf_words(mem, group, capacity))
         return at
     if mem[group + G_SORTED]:
         _split(mem, m32, group, at, places)
@@ -313,7 +342,7 @@ def drop_leaf(mem, group, leaf):
     for k in range(3 * at, 3 * (count - 1)):
         mem[directory + k] = mem[directory + k + 3]
     mem[group + G_LEAVES] = count - 1
-    give(mem, leaf, LEAF + mem[leaf + L_CAPACITY] * width_of(mem, group))
+    give(mem, leaf, _leaf_words(mem, group, mem[leaf + L_CAPACITY]))
 
 
 @njit(cache=True)

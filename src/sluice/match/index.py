@@ -18,14 +18,13 @@ from sluice.match.clause import Clause
 from sluice.match.cover import covered, overlapping
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, TOP
+from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
 from sluice.match.reserve import Reserve
 from sluice.match.rows import insert, remove
-from sluice.match.vectors import STEP
 
 _FIRST_WORDS = 256 * 1024
 #: Large groups per record, on average, that a batch can put off; more are matched at once.
-_TASKS = 16
+_TASKS = 256
 #: Rows of large groups that are tested in one go: a bit for each is kept until all are counted.
 _TILE_ROWS = 64 * 1024 * 1024
 Ids = npt.NDArray[np.int32]
@@ -46,8 +45,8 @@ class Index:
         self.places = np.zeros(1024, np.int64) if places is None else places
         self.entries = 0 if places is None else len(places)
         self.free_entries: list[int] = []
-        self._hit = np.zeros(LEAF_ROWS, np.uint8)
-        self._picked = np.zeros(LEAF_ROWS + 1, np.int64)
+        self._bits = np.zeros(LEAF_ROWS // STEP, np.uint16)
+        self._picked = np.zeros(LEAF_ROWS + STEP, np.int32)
         self._expected, self._expected_candidates = 64 * 1024, 4 * 1024
         self._out = np.empty(self._expected, np.int32)
         self._candidates = np.empty(self._expected_candidates, np.int64)
@@ -62,7 +61,7 @@ class Index:
             return
         unseen = np.tile([np.inf, -np.inf], (len(self.fields) - len(self._seen), 1))
         self._seen = np.concatenate([self._seen, unseen])
-        self._found = np.zeros(3 * len(self.fields) + MAX_PAIRS, np.int64)
+        self._found = np.zeros(2 * (3 * len(self.fields) + MAX_PAIRS), np.int64)
         self.words = self.fields.defaults.copy()
         self.longs = memoryview(self.words)  # type: ignore[arg-type]
         self.doubles = memoryview(self.words.view(np.float64))  # type: ignore[arg-type]
@@ -157,7 +156,7 @@ class Index:
         fields = self.fields
         given = [
             *(_address(self.heap), _address(self.words), _address(fields.defaults), len(fields)),
-            *(_address(fields.numbers), len(fields.numbers), _address(self._hit), _address(self._picked)),
+            *(_address(fields.numbers), len(fields.numbers), _address(self._bits), _address(self._picked)),
             *(_address(self._found), _address(self._out), _address(self._candidates), _address(self._cursor)),
         ]
         self._given = np.array(given, np.int64)
@@ -180,7 +179,7 @@ class Index:
         count, fields = rows.upper.shape
         offsets = np.zeros(count + 1, np.int64)
         out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
-        tasks = np.empty((_TASKS * count, 2), np.int64)
+        tasks = np.empty(_TASKS * count if count < 1 << scan.EVENT_BITS else 0, np.int64)
         cursor = np.zeros(7, np.int64)
         cursor[scan.TASK_ROOM] = len(tasks)
         done = 0
@@ -192,9 +191,10 @@ class Index:
                 _address(rows.upper),
                 _address(rows.lower),
                 fields,
-                _address(self._hit),
+                _address(self._bits),
                 _address(self._picked),
                 _address(self._found),
+                len(self._found) // 2,
                 _address(out),
                 _address(candidates),
                 _address(cursor),
@@ -215,10 +215,9 @@ class Index:
 
     def _match_tiles(self, rows: Rows, tasks: Words, offsets: Words, out: Ids) -> tuple[Words, Ids]:
         """Matches what was left for later, sorted by group, and joins it with what is there."""
-        tasks = np.ascontiguousarray(tasks[np.argsort(tasks[:, 0], kind="stable")])
+        tasks.sort()
         sizes = np.diff(offsets)
         heap, todo, fields = _address(self.heap), _address(tasks), rows.upper.shape[1]
-        buffers = (_address(self._hit), _address(self._picked))
         collected: list[tuple[int, int, npt.NDArray[Any], Words]] = []
         done = 0
         while done < len(tasks):
@@ -226,7 +225,7 @@ class Index:
             bits, counts = np.empty(most // STEP + leaves, np.uint16), np.empty(leaves, np.int64)
             keys = (_address(rows.upper), _address(rows.lower), fields)
             output = (_address(sizes), _address(bits), _address(counts))
-            _run(tiles.collect, heap, *keys, *buffers, todo, done, end, *output)
+            _run(tiles.collect, heap, *keys, _address(self._picked), todo, done, end, *output)
             collected.append((done, end, bits, counts))
             done = end
         joined = np.concatenate([[0], np.cumsum(sizes)])

@@ -2,7 +2,7 @@
 
 The heap holds a hash table from *access keys* to *groups*, the groups with their *leaves*, and the leaves with their rows
 column by column. Addresses are word offsets into the heap, 0 meaning none. `heap.py`,
-`access.py`, `groups.py` and `rows.py` write here; `scan.py`, `tiles.py` and `cover.py` only read.
+`access.py`, `groups.py` and `rows.py` write here; `leaves.py`, `scan.py`, `tiles.py` and `cover.py` only read.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ G_INLINE = 13  # the directory itself while it has one leaf
 G_COLUMNS = 16  # number of columns, then their test words
 G_FIELDS = 17
 
-# Leaf: header, then rows column by column: slot and entry as 32-bit numbers, low ends, high ends, ...
+# Leaf: header, then rows column by column: slot and entry as 32-bit numbers, low ends, high ends, ..., and last the core of
+# each column that has one field: its highest low end and its lowest high end, between which every row holds.
 L_GROUP, L_ROWS, L_CAPACITY = 0, 1, 2
 LEAF = 4
 LEAF_ROWS = 1024
+#: Rows that are tested in one step. A whole step is read where fewer rows are left, so as many words follow the last leaf.
+STEP = 16
 FIRST_ROWS = 4
 
 #: Rows a bucket keeps in its mixed group before it looks for rows that test the same fields.
@@ -54,7 +57,7 @@ MIXED_ROWS = 64
 #: Such rows, from which on they get a group of their own: each group is a few cache lines to visit, however small.
 COLUMN_ROWS = 128
 #: Rows from which on a group is matched leaf by leaf for a whole batch, instead of record by record.
-LARGE = 8192
+LARGE = 128
 #: Clauses that share an equality before the second equality of a clause joins its key.
 CROWDED = 64
 #: Pairs of fields that may serve as keys: each is one more look-up for every record that has both.

@@ -28,6 +28,7 @@ from sluice.match.explain import Explanation, explain
 from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
 from sluice.match.index import Ids, Index
 from sluice.match.keys import EXACT, text_key, utf8
+from sluice.match.layout import STEP
 from sluice.match.merging import MergeIndex
 from sluice.match.reading import meaning, remember, text_of
 from sluice.match.texts import Texts
@@ -503,7 +504,7 @@ class Matcher:
         """Writes the matcher to a directory that `open` maps into memory."""
         with self._lock:
             arrays: dict[str, npt.NDArray[Any]] = {
-                "heap": self._index.heap[: self._index.used_words],
+                "heap": self._index.heap[: self._index.used_words + STEP],
                 "places": self._index.places[: self._index.entries],
                 "owner": self._owner[: self._index.entries],
                 "ids": self._ids[: self._top],

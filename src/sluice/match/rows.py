@@ -6,7 +6,17 @@ import numpy as np
 from numba import njit
 
 from sluice.match.access import bucket_key, choose, estimate
-from sluice.match.groups import copy_row, drop_group, drop_leaf, free_rest, group_for, leaf_for, own_slot, store_rest
+from sluice.match.groups import (
+    copy_row,
+    drop_group,
+    drop_leaf,
+    fit_core,
+    free_rest,
+    group_for,
+    leaf_for,
+    own_slot,
+    store_rest,
+)
 from sluice.match.heap import count_in_list, find_or_add, largest_partition
 from sluice.match.layout import (
     G_COLUMNS,
@@ -89,6 +99,7 @@ def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, se
         for c in range(columns.shape[0]):
             used[columns[c]] = True
         mem[base + capacity * width + row] = store_rest(mem, tests, used, shares, pairs)
+    fit_core(mem, group, leaf, row)
     if mem[group + G_SORTED]:
         mem[directory + 3 * at] = min(mem[directory + 3 * at], low)
         mem[directory + 3 * at + 1] = max(mem[directory + 3 * at + 1], tests[columns[0], 2])

@@ -16,7 +16,7 @@ from sluice.errors import MatcherError
 from sluice.match import layout
 
 #: Raised whenever the layout of the heap changes: an older file is refused, not misread.
-VERSION = 1
+VERSION = 2
 _ARRAYS = ("heap", "places", "owner", "ids")
 #: What else belongs to a saved matcher.
 STATE = ("fields", "free", "free_entries", "entries", "confirm", "identity")
@@ -62,7 +62,7 @@ def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, dict[str, A
         raise MatcherError(f"{path} is damaged ({error}): save it again") from None
     if found != state.get("arrays") or set(state) != {"version", "arrays", *STATE}:
         raise MatcherError(f"{path} is damaged (its arrays are not the ones that were saved): save it again")
-    if int(arrays["heap"][layout.TOP]) != len(arrays["heap"]):
+    if int(arrays["heap"][layout.TOP]) + layout.STEP != len(arrays["heap"]):
         raise MatcherError(f"{path} is damaged (its heap does not end where it says): save it again")
     packed = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_binary())
     return arrays, packed, state

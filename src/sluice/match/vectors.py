@@ -1,7 +1,8 @@
 """Sixteen rows at a time, in the words of the processor: which of them hold, and their slots packed one behind the other.
 
-The compiler vectorises comparisons by itself, but it cannot see that writing only the hits is one instruction where the
-processor has AVX-512; elsewhere that would become a branch per row, so `AVAILABLE` says whether to use this at all.
+Rows that hold are bits of a 16-bit number. Comparisons are fast on any processor. Writing only the rows that hold, and testing
+a different field for each row, are single instructions where the processor has AVX-512; elsewhere the compiler would make a
+branch per row of them, so there `sluice.match.plain` is used instead.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
-#: Rows per step.
-STEP = 16
+from sluice.match import plain
+from sluice.match.layout import MASK, STEP
 
 
 def _features() -> str:
@@ -28,76 +29,139 @@ AVAILABLE = "+avx512f" in _features().split(",")
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _WORDS, _SLOTS, _FLAGS = ir.VectorType(_I64, STEP), ir.VectorType(_I32, STEP), ir.VectorType(ir.IntType(1), STEP)
+_PLACES = ir.VectorType(ir.PointerType(_I64), STEP)
+_ZEROS = ir.Constant(_WORDS, [0] * STEP)
 
 
-def _place(builder: Any, pointer: Any, index: Any, size: int, kind: Any) -> Any:
+def _address(builder: Any, pointer: Any, index: Any, size: int, kind: Any) -> Any:
     """The address of an item as a pointer to `kind`."""
     address = builder.add(builder.ptrtoint(pointer, _I64), builder.mul(index, _I64(size)))
     return builder.inttoptr(address, ir.PointerType(kind))
 
 
-def _load(builder: Any, pointer: Any, index: Any) -> Any:
-    return builder.load(_place(builder, pointer, index, 8, _WORDS), align=8)
+def _load(builder: Any, pointer: Any, index: Any, kind: Any = _WORDS) -> Any:
+    """The items of a step."""
+    size = kind.element.width // 8
+    return builder.load(_address(builder, pointer, index, size, kind), align=size)
 
 
-def _everywhere(builder: Any, value: Any) -> Any:
+def _everywhere(builder: Any, value: Any, kind: Any = _WORDS) -> Any:
     """A vector with the same value in every lane."""
-    blank = ir.Constant(_WORDS, ir.Undefined)
+    blank = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(blank, value, _I32(0))
     return builder.shuffle_vector(first, blank, ir.Constant(_SLOTS, [0] * STEP))
 
 
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Calls a function of the compiler by its name."""
+    declare: Any = cgutils.get_or_insert_function
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(declare(builder.module, kind, name), arguments)
+
+
+def _ones(builder: Any, bits: Any) -> Any:
+    return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, bits), _I64)
+
+
+def _store(builder: Any, items: Any, bits: Any, pointer: Any, index: Any) -> Any:
+    """Writes the items of the rows in `bits` one behind the other, from `pointer[index]` on; how many those are."""
+    target, flags = _address(builder, pointer, index, 4, _I32), builder.bitcast(bits, _FLAGS)
+    _call(builder, f"llvm.masked.compressstore.v{STEP}i32", ir.VoidType(), items, target, flags)
+    return _ones(builder, bits)
+
+
+def _comparison(operator: str) -> Any:
+    """An intrinsic for the bits of the rows i whose `mem[at + i]` compares so with `bound`."""
+
+    def typing(context: Any, mem: Any, at: Any, bound: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            words, bound = _load(builder, given[0], given[1]), _everywhere(builder, given[2])
+            return builder.bitcast(builder.icmp_signed(operator, words, bound), _I16)
+
+        return types.uint16(mem, types.int64, types.int64), generate
+
+    return intrinsic(typing)
+
+
+at_most = _comparison("<=")
+at_least = _comparison(">=")
+
+
 @intrinsic
-def in_range(context: Any, mem: Any, low: Any, high: Any, upper: Any, lower: Any) -> Any:
-    """Bits of the rows for which `mem[low + i] <= upper` and `lower <= mem[high + i]`."""
-    signature = types.uint16(mem, types.int64, types.int64, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        below = builder.icmp_signed("<=", _load(builder, given[0], given[1]), _everywhere(builder, given[3]))
-        above = builder.icmp_signed(">=", _load(builder, given[0], given[2]), _everywhere(builder, given[4]))
-        return builder.bitcast(builder.and_(below, above), _I16)
-
-    return signature, generate
-
-
-@intrinsic
-def in_mask(context: Any, mem: Any, low: Any, upper: Any) -> Any:
-    """Bits of the rows for which `mem[low + i]` and `upper` have a bit in common."""
-    signature = types.uint16(mem, types.int64, types.int64)
+def in_common(context: Any, mem: Any, at: Any, mask: Any) -> Any:
+    """Bits of the rows i for which `mem[at + i]` and `mask` have a bit in common."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         common = builder.and_(_load(builder, given[0], given[1]), _everywhere(builder, given[2]))
-        return builder.bitcast(builder.icmp_unsigned("!=", common, ir.Constant(_WORDS, [0] * STEP)), _I16)
+        return builder.bitcast(builder.icmp_unsigned("!=", common, _ZEROS), _I16)
 
-    return signature, generate
+    return types.uint16(mem, types.int64, types.int64), generate
 
 
 @intrinsic
-def pack(context: Any, m32: Any, slots: Any, bits: Any, out: Any, k: Any) -> Any:
-    """Writes the slots `m32[slots + i]` of the rows in `bits` to `out[k]` and on; returns how many."""
-    signature = types.int64(m32, types.int64, types.uint16, out, types.int64)
+def _mixed(context: Any, mem: Any, at: Any, capacity: Any, upper: Any, lower: Any, row: Any, bits: Any) -> Any:
+    """Bits of the rows i in `bits`, which are the first ones, whose test holds, whatever its field.
+
+    The test has its low end at `mem[at + i]`, its high end `capacity` words further and its test word after as many again. The
+    keys of the record begin at `row` of `upper` and `lower`.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        source = builder.load(_place(builder, given[0], given[1], 4, _SLOTS), align=4)
-        target = _place(builder, given[3], given[4], 4, _I32)
-        flags = builder.bitcast(given[2], _FLAGS)
-        store = ir.FunctionType(ir.VoidType(), [_SLOTS, target.type, _FLAGS])
-        count = ir.FunctionType(_I16, [_I16])
-        declare: Any = cgutils.get_or_insert_function
-        builder.call(declare(builder.module, store, f"llvm.masked.compressstore.v{STEP}i32"), [source, target, flags])
-        return builder.zext(builder.call(declare(builder.module, count, "llvm.ctpop.i16"), [given[2]]), _I64)
+        mem, at, capacity, upper, lower, row, bits = given
+        low = _load(builder, mem, at)
+        at = builder.add(at, capacity)
+        high = _load(builder, mem, at)
+        words = _load(builder, mem, builder.add(at, capacity))
+        field = builder.ashr(words, ir.Constant(_WORDS, [2] * STEP))
+        offset = builder.mul(builder.add(field, _everywhere(builder, row)), ir.Constant(_WORDS, [8] * STEP))
+        flags = builder.bitcast(bits, _FLAGS)
 
-    return signature, generate
+        def keys(pointer: Any) -> Any:
+            places = builder.add(offset, _everywhere(builder, builder.ptrtoint(pointer, _I64)))
+            name, places = f"llvm.masked.gather.v{STEP}i64.v{STEP}p0", builder.inttoptr(places, _PLACES)
+            return _call(builder, name, _WORDS, places, _I32(8), flags, _ZEROS)
+
+        above = keys(upper)
+        inside = builder.and_(builder.icmp_signed("<=", low, above), builder.icmp_signed("<=", keys(lower), high))
+        common = builder.icmp_unsigned("!=", builder.and_(low, above), _ZEROS)
+        kinds = builder.and_(words, ir.Constant(_WORDS, [3] * STEP))
+        holds = builder.select(builder.icmp_unsigned("==", kinds, ir.Constant(_WORDS, [MASK] * STEP)), common, inside)
+        return builder.and_(builder.bitcast(holds, _I16), bits)
+
+    whole = types.int64
+    return types.uint16(mem, whole, whole, upper, lower, whole, types.uint16), generate
+
+
+@intrinsic
+def _pack(context: Any, m32: Any, at: Any, bits: Any, out: Any, k: Any) -> Any:
+    """Writes `m32[at + i]` of the rows i in `bits` to `out[k]` and on; returns how many."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return _store(builder, _load(builder, given[0], given[1], _SLOTS), given[2], given[3], given[4])
+
+    return types.int64(m32, types.int64, types.uint16, out, types.int64), generate
+
+
+@intrinsic
+def _number(context: Any, first: Any, bits: Any, out: Any, k: Any) -> Any:
+    """Writes `first + i` of the rows i in `bits` to `out[k]` and on; returns how many."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        start = _everywhere(builder, builder.trunc(given[0], _I32), _SLOTS)
+        items = builder.add(start, ir.Constant(_SLOTS, list(range(STEP))))
+        return _store(builder, items, given[1], given[2], given[3])
+
+    return types.int64(types.int64, types.uint16, out, types.int64), generate
 
 
 @intrinsic
 def ones(context: Any, bits: Any) -> Any:
     """How many bits are set."""
-    signature = types.int64(types.uint16)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        declare: Any = cgutils.get_or_insert_function
-        count = declare(builder.module, ir.FunctionType(_I16, [_I16]), "llvm.ctpop.i16")
-        return builder.zext(builder.call(count, [given[0]]), _I64)
+        return _ones(builder, given[0])
 
-    return signature, generate
+    return types.int64(types.uint16), generate
+
+
+pack, number, mixed = (_pack, _number, _mixed) if AVAILABLE else (plain.pack, plain.number, plain.mixed)

@@ -13,7 +13,20 @@ from sluice.match.layout import LARGE
 from sluice.match.matcher import Matcher
 
 _HERE = Path(__file__).parent
-_SOURCES = ("access", "cover", "groups", "heap", "layout", "pointers", "rows", "scan", "tiles", "vectors")
+_SOURCES = (
+    "access",
+    "cover",
+    "groups",
+    "heap",
+    "layout",
+    "leaves",
+    "plain",
+    "pointers",
+    "rows",
+    "scan",
+    "tiles",
+    "vectors",
+)
 
 
 def refresh(cache: Path) -> bool:

@@ -72,4 +72,17 @@ def test_the_index_follows_the_table(scan_up_to: int, seed: int) -> None:
             for _ in range(2):
                 found = [{peer: set(each) for peer, each in one.items()} for one in forwarding.find(records)]
                 assert found == [{peer: each for peer, each in one.items() if each} for one in expected]
-                forwarding.reset()
+                if some.random.random() < 0.2:
+                    forwarding.reset()
+
+
+def test_a_reset_makes_a_damaged_index_anew() -> None:
+    table = table_of()
+    give(table, "b", [entry("x > 1")])
+    forwarding = Forwarding(table)
+    forwarding.find([{"x": 3}])
+    assert forwarding._index is not None
+    forwarding._index.remove(("b", entry("x > 1")))
+    assert forwarding.find([{"x": 3}]) == [{}]
+    forwarding.reset()
+    assert forwarding.find([{"x": 3}]) == [{"b": [entry("x > 1")]}]

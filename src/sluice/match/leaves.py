@@ -1,0 +1,138 @@
+"""Which rows of a leaf does a record satisfy? A bit for each, sixteen to a word.
+
+A record is two words per field, `upper` and `lower`: a test holds if `low <= upper and lower <= high`. For a plain value both
+are its key; with the ends of a box the same code finds what covers it (figures 4.6 and 4.7). Columns are compared without
+branches, and an end only where the *core* of the leaf leaves it open: where every low end of a column is low enough, none of
+them is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sluice.match.groups import core_of
+from sluice.match.layout import (
+    G_COLUMNS,
+    G_DYNAMIC,
+    G_FIELDS,
+    G_REST,
+    L_CAPACITY,
+    L_ROWS,
+    LEAF,
+    LIST,
+    MASK,
+    MISSING,
+    STEP,
+)
+from sluice.match.pointers import prefetch
+from sluice.match.vectors import at_least, at_most, in_common, mixed, number, ones
+
+_ALL = np.uint16(0xFFFF)
+
+
+@njit(cache=True)
+def has_values(mem, group, upper, row):
+    """Whether a record has a value for every column of a group."""
+    for c in range(0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]):
+        word = mem[group + G_FIELDS + c]
+        if upper[row + (word >> 2)] == (0 if word & 3 == MASK else MISSING):
+            return False
+    return True
+
+
+@njit(cache=True)
+def steps_of(mem, leaf):
+    """Words of bits that the rows of a leaf need."""
+    return (mem[leaf + L_ROWS] + STEP - 1) // STEP
+
+
+@njit(cache=True)
+def count_bits(bits, at, steps):
+    """How many bits are set."""
+    total = np.int64(0)
+    for step in range(at, at + steps):
+        total += ones(bits[step])
+    return total
+
+
+@njit(cache=True)
+def leaf_bits(mem, group, leaf, upper, lower, row, bits, at, picked):
+    """Writes which rows of a leaf hold, from word `at` of `bits` on. The keys of the record begin at `row`."""
+    steps, base, capacity = steps_of(mem, leaf), leaf + LEAF, mem[leaf + L_CAPACITY]
+    columns, dynamic = mem[group + G_COLUMNS], mem[group + G_DYNAMIC]
+    for step in range(steps):
+        bits[at + step] = _ALL
+    bits[at + steps - 1] = _ALL >> np.uint16(STEP * steps - mem[leaf + L_ROWS])
+    if dynamic:
+        for step in range(steps):
+            start = base + capacity + STEP * step
+            bits[at + step] = mixed(mem, start, capacity, upper, lower, row, bits[at + step])
+    else:
+        core = core_of(mem, group, leaf)
+        for c in range(columns):
+            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c)
+            field = row + (word >> 2)
+            if word & 3 == MASK:
+                for step in range(steps):
+                    bits[at + step] &= in_common(mem, low + STEP * step, upper[field])
+                continue
+            if upper[field] < mem[core + 2 * c]:
+                for step in range(steps):
+                    bits[at + step] &= at_most(mem, low + STEP * step, upper[field])
+            if lower[field] > mem[core + 2 * c + 1]:
+                for step in range(steps):
+                    bits[at + step] &= at_least(mem, low + capacity + STEP * step, lower[field])
+    if mem[group + G_REST]:
+        _test_rest(mem, base + capacity * (1 + 2 * columns + dynamic), steps, upper, lower, row, bits, at, picked)
+
+
+@njit(cache=True)
+def _test_rest(mem, lists, steps, upper, lower, row, bits, at, picked):
+    """The further tests of the rows that hold so far: the first one of each row, then the second one of those left, and so on.
+
+    Rows are picked and kept without branches, which would mostly be guessed wrong.
+    """
+    count = 0
+    for step in range(steps):
+        count += number(STEP * step, bits[at + step], picked, count)
+        bits[at + step] = 0
+    for j in range(count):
+        prefetch(mem, mem[lists + picked[j]])
+    done = 0
+    while count:
+        left = 0
+        for j in range(count):
+            i = np.int64(picked[j])
+            address = mem[lists + i]
+            holds = _test(mem, address + 1 + 3 * done, upper, lower, row)
+            more = np.int64(mem[address] > done + 1)
+            picked[left] = i
+            left += holds & more
+            bits[at + (i >> 4)] |= (holds & (1 - more)) << (i & 15)
+        count = left
+        done += 1
+
+
+@njit(cache=True)
+def _test(mem, k, upper, lower, row):
+    """Whether the test at address k holds for the record whose keys begin at `row`; no branch but for lists."""
+    word, low, high = mem[k], mem[k + 1], mem[k + 2]
+    at = row + (word >> 2)
+    if word & 3 == LIST:
+        return np.int64(_in_list(mem, low, high, upper[at], lower[at]))
+    inside = (low <= upper[at]) & (lower[at] <= high)
+    return np.int64(low & upper[at] != 0) if word & 3 == MASK else np.int64(inside)
+
+
+@njit(cache=True)
+def _in_list(mem, address, count, upper, lower):
+    """Whether a value lies in one of the sorted intervals of a list."""
+    first, last = 0, count - 1
+    while first < last:
+        middle = (first + last + 1) // 2
+        if mem[address + 2 * middle] <= upper:
+            first = middle
+        else:
+            last = middle - 1
+    return mem[address + 2 * first] <= upper and lower <= mem[address + 2 * first + 1]
