@@ -525,3 +525,21 @@ def test_control_c_in_a_kernel_arrives_as_itself(monkeypatch: pytest.MonkeyPatch
         matcher.match_batch([{"a": 1}])
     monkeypatch.undo()
     assert matcher.match_batch([{"a": 1}])[1].tolist() == [0]
+
+
+def test_a_string_that_began_with_the_shared_bit_keeps_it() -> None:
+    """The bits of a mask run out, become free again, and older rows must still be found."""
+    matcher = Matcher()
+    for i in range(62):
+        matcher.add(f"k = 1 AND s NOT IN ('a{i}')", id=i)
+    matcher.add("k = 1 AND s IN ('x', 'y')", id=100)
+    matcher.remove(0)
+    matcher.remove(1)
+    matcher.add("k = 2 AND s IN ('x', 'z')", id=101)
+    assert 100 in matcher.match({"k": 1, "s": "x"}).tolist()
+    assert matcher.match({"k": 2, "s": "x"}).tolist() == [101]
+    matcher.remove(100)
+    matcher.remove(101)
+    matcher.add("k = 3 AND s IN ('x', 'y')", id=102)
+    assert matcher.match({"k": 3, "s": "y"}).tolist() == [102]
+    assert matcher.match({"k": 3, "s": "w"}).tolist() == []

@@ -117,8 +117,8 @@ class Fields:
             del self._uses[number], self.symbols[text]
             self._free_symbols.append(number)
             for entry in self.by_name.values():
-                bit = entry.bits.pop(number, None)
-                if bit is not None:
+                bit = entry.bits.pop(number, MASK_BITS)
+                if bit != MASK_BITS:
                     entry.free_bits.append(bit)
 
     def mask(self, name: str, texts: tuple[str, ...]) -> tuple[int, bool]:
@@ -128,10 +128,11 @@ class Fields:
         for text in texts:
             number = self.symbol(text)
             bit = entry.bits.get(number)
-            if bit is None and entry.free_bits:
-                bit = entry.bits[number] = entry.free_bits.pop()
-            mask |= OTHER_BIT if bit is None else 1 << bit
-            exact = exact and bit is not None
+            if bit is None:
+                # What begins with the shared bit keeps it, also when others become free: rows that have it say so.
+                bit = entry.bits[number] = entry.free_bits.pop() if entry.free_bits else MASK_BITS
+            mask |= 1 << bit
+            exact = exact and bit != MASK_BITS
         return mask, exact
 
     def to_dict(self) -> dict[str, Any]:
