@@ -529,7 +529,7 @@ def test_control_c_in_a_kernel_arrives_as_itself(monkeypatch: pytest.MonkeyPatch
 
 def test_a_string_that_began_with_the_shared_bit_keeps_it() -> None:
     """The bits of a mask run out, become free again, and older rows must still be found."""
-    matcher = Matcher()
+    matcher = sluice.Matcher()
     for i in range(62):
         matcher.add(f"k = 1 AND s NOT IN ('a{i}')", id=i)
     matcher.add("k = 1 AND s IN ('x', 'y')", id=100)
