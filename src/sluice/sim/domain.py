@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from sluice.model.parse import parse
-from sluice.model.subscription import Subscription
 
 parsed = cache(parse)
 
@@ -93,12 +92,6 @@ def _prices(random: Random) -> str:
 
 #: What is asked for, in all runs; each run takes a few of them.
 TEXTS = _pool(Random("texts"), 160)
-
-
-@cache
-def points_of(where: Subscription) -> int:
-    """The records of the domain that match, as bits."""
-    return sum(1 << i for i, point in enumerate(POINTS) if where.matches(point))
 
 
 @cache
