@@ -53,7 +53,7 @@ class Completion:
         for peer in list(self._owed):
             owed = self._owed[peer]
             due: Version | None = None
-            while owed and all(_reached(exports.get(other), sequence) for other, sequence in owed[0][1].items()):
+            while owed and _is_over(owed[0][1], exports):
                 due = owed.popleft()[0]
             if not owed:
                 del self._owed[peer]
@@ -72,8 +72,15 @@ class Completion:
                         waits[other] = min(waits[other], export.version.sequence)
 
 
-def _reached(export: Export | None, sequence: int) -> bool:
-    return export is None or export.acked >= sequence
+def _is_over(waits: dict[Peer, int], exports: dict[Peer, Export]) -> bool:
+    """Whether nothing is waited for any more; what has come is crossed off."""
+    while waits:
+        other, sequence = next(iter(waits.items()))
+        export = exports.get(other)
+        if export is not None and export.acked < sequence:
+            return False
+        del waits[other]
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
