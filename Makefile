@@ -10,7 +10,7 @@ KERNELS := .venv/.kernels
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-match soak clean
+.PHONY: help setup demo test lint bench bench-match bench-route soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,10 +39,13 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-match ## run every benchmark
+bench: bench-match bench-route ## run every benchmark
 
 bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
+
+bench-route: $(KERNELS) ## measure routing: changes a second, the simulator, the papers' figures; results go to bench/results
+	$(BIN)/python -m bench.route
 
 soak: $(KERNELS) ## check millions of generated filter and record pairs against the plain oracle
 	$(BIN)/python -m tests.soak

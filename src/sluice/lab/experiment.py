@@ -58,7 +58,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What was counted. `remote_entries` is a sum over all brokers, `admin_messages` a mean over all `changes`."""
+    """What was counted. `remote_entries` is a sum over all brokers, `admin_messages` a mean over `changes` (None of none)."""
 
     experiment: Experiment
     routing: str
@@ -67,7 +67,7 @@ class Result:
     subscriptions: int
     active_subscriptions: int
     remote_entries: int
-    admin_messages: float
+    admin_messages: float | None
     changes: int
     seed: int
 
@@ -159,7 +159,7 @@ class _Run:
             subscriptions=setup.subscriptions,
             active_subscriptions=active,
             remote_entries=entries,
-            admin_messages=(self.network.admin_messages - before) / changes,
+            admin_messages=(self.network.admin_messages - before) / changes if changes else None,
             changes=changes,
             seed=setup.seed,
         )
