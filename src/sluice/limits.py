@@ -38,5 +38,6 @@ MAX_XML_PATH = 1_000
 #: Subscriptions that a history remembers having answered, so that none gets its replay twice.
 MAX_ANSWERED = 100_000
 
-#: Notifications that a client remembers for a subscription with a replay, so that none comes both live and replayed.
+#: Notifications that a client remembers, so that none comes twice: once for an older and once for a newer subscription, or,
+#: for a subscription with a replay, live and replayed.
 MAX_SEEN = 10_000

@@ -242,7 +242,24 @@ def test_what_comes_live_and_replayed_counts_once() -> None:
     session.step(Unsubscribe("alice/1"), 0.0)
     assert receive(session, ReplayEvent("alice/1", (note(9),))) == []
     session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
-    assert receive(session, deliver(3, "alice/1")) == [Delivered(note(3), ("alice/1",))], "a new wish, a new memory"
+    again = receive(session, ReplayEvent("alice/1", (note(3),)))
+    assert again == [Replayed("alice/1", (note(3),))], "a new wish, a new memory"
+
+
+def test_what_a_cache_sends_again_for_a_newer_subscription_is_delivered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MAX_SEEN", 2)
+    session = online()
+    session.step(subscribe("alice/1"), 0.0)
+    session.step(subscribe("alice/2"), 0.0)
+    assert receive(session, deliver(1, "alice/1")) == [Delivered(note(1), ("alice/1",))]
+    assert receive(session, deliver(1, "alice/2")) == []
+    session.step(Unsubscribe("alice/1"), 0.0)
+    assert receive(session, deliver(2, "alice/1")) == [], "given up in the meantime"
+    assert receive(session, deliver(2, "alice/2")) == [Delivered(note(2), ("alice/2",))], (
+        "so it counts for the newer one"
+    )
+    receive(session, deliver(3, "alice/2"))
+    assert len(session._taken) == 2
 
 
 def test_the_memory_for_replays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

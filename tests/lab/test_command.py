@@ -44,7 +44,7 @@ def test_json_is_one_object(lab: Run) -> None:
         "active_subscriptions": 1340,
         "remote_entries": 5000,
         "admin_messages": 250 / 67,
-        "changes": 2680,
+        "changes": 268,
         "seed": 5,
     }
 

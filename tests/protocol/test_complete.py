@@ -183,22 +183,33 @@ def note(number: int, **record: Any) -> Notification:
     return Notification(NotificationId("p", number), record)
 
 
-def missed(cache: Cache, peer: Peer, *texts: str, now: float = 0.0) -> list[tuple[int, list[str]]]:
-    added = [entry(text, f"{peer}/{number}") for number, text in enumerate(texts)]
-    return [
-        (notification.id.number, [each.where.to_sql() for each in entries])
-        for notification, entries in cache.missed(peer, added, now)
-    ]
+def missed(cache: Cache, peer: Peer, *texts: str, now: float = 0.0) -> list[int]:
+    return [each.id.number for each in cache.missed(peer, [entry(text) for text in texts], now)]
 
 
-def test_what_was_missed_comes_in_order_with_the_entries_it_satisfies() -> None:
+def missed_by_client(cache: Cache, peer: Peer, **texts: str) -> list[tuple[int, tuple[str, ...]]]:
+    added = [entry(text, f"{peer}/{name}") for name, text in texts.items()]
+    return [(each.id.number, ids) for each, ids in cache.missed_by_client(peer, added, 0.0)]
+
+
+def test_what_was_missed_comes_in_order() -> None:
     cache = Cache(CacheConfig())
     for number in (3, 1, 2):
         assert cache.keep(note(number, x=number), "b", 0.0)
-    assert missed(cache, "a", "x < 3", "x = 1") == [(1, ["x < 3", "x = 1"]), (2, ["x < 3"])]
+    assert missed(cache, "a", "x < 3", "x = 1") == [1, 2]
     assert missed(cache, "a", "x < 3") == [], "none goes the same way twice"
-    assert missed(cache, "c", "x < 3") == [(1, ["x < 3"]), (2, ["x < 3"])], "but every way once"
+    assert missed(cache, "c", "x < 3") == [1, 2], "but every way once"
     assert missed(cache, "b", "x < 3") == [], "and none back"
+
+
+def test_the_subscriptions_of_a_client_count_one_by_one() -> None:
+    cache = Cache(CacheConfig())
+    for number in (3, 1, 2):
+        cache.keep(note(number, x=number), "b", 0.0)
+    assert missed_by_client(cache, "a", one="x < 3", two="x = 1") == [(1, ("a/one", "a/two")), (2, ("a/one",))]
+    assert missed_by_client(cache, "a", one="x < 3") == []
+    assert missed_by_client(cache, "a", three="x < 3") == [(1, ("a/three",)), (2, ("a/three",))]
+    assert missed_by_client(cache, "b", one="x < 3") == [], "what a client has published itself it does not miss"
 
 
 def test_what_has_reached_a_peer_was_not_missed() -> None:
@@ -219,15 +230,15 @@ def test_a_cache_keeps_so_many() -> None:
     cache = Cache(CacheConfig(notifications=2))
     for number in range(5):
         cache.keep(note(number, x=number), "b", 0.0)
-    assert [number for number, _ in missed(cache, "a", "true")] == [3, 4]
+    assert missed(cache, "a", "true") == [3, 4]
 
 
 def test_a_cache_keeps_so_long() -> None:
     cache = Cache(CacheConfig(seconds=10.0))
     for number in range(3):
         cache.keep(note(number, x=number), "b", float(number))
-    assert [number for number, _ in missed(cache, "a", "true", now=9.9)] == [0, 1, 2]
-    assert [number for number, _ in missed(cache, "c", "true", now=11.0)] == [2]
+    assert missed(cache, "a", "true", now=9.9) == [0, 1, 2]
+    assert missed(cache, "c", "true", now=11.0) == [2]
     assert cache.keep(note(1, x=1), "b", 11.0), "it has been forgotten"
 
 

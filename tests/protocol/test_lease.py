@@ -23,7 +23,10 @@ def test_the_bounds_of_the_paper() -> None:
     lease = LeaseConfig(**GOOD)
     assert lease.jitter_seconds == 4 * 1.5
     assert lease.bound_seconds == 2 + 6 + 30
-    assert lease.repair_seconds >= 10 + (3 + 4) * 2, "a digest, the question, the answer, and the way across"
+    assert lease.repair_seconds == 10 + (3 + 2 * 4) * 2, (
+        "a digest, the question, the answer, and the way there and back"
+    )
+    assert lease.silence_seconds == 30 + (1 + 4) * 2, "the last renewal, the lease, and the way across"
 
 
 def test_a_short_lease_is_bounded_by_the_repair() -> None:

@@ -279,12 +279,14 @@ class Broker:
         for notification, peers in zip(notifications, found, strict=True):
             for peer, entries in peers.items():
                 role = self.roles.get(peer)
+                reached: Iterable[Peer | EntryId] = (peer,)
                 if role == Role.CLIENT:
+                    reached = _ids(entries)
                     deliveries.setdefault(peer, []).append(Delivery(notification, _ids(entries)))
                 elif role == Role.BROKER and peer != source:
                     batches.setdefault(peer, []).append(notification)
-            if self.cache is not None:
-                self.cache.reached(notification.id, peers)
+                if self.cache is not None:
+                    self.cache.reached(notification.id, reached)
         for peer, delivered in deliveries.items():
             self._send(peer, Deliver(tuple(delivered)))
         for peer, batch in batches.items():
@@ -307,13 +309,14 @@ class Broker:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
         if self.cache is None or peer not in self.roles:
             return
-        missed = list(self.cache.missed(peer, added, self._now))
-        if not missed:
-            return
         if self.roles[peer] == Role.CLIENT:
-            self._send(peer, Deliver(tuple(Delivery(notification, _ids(entries)) for notification, entries in missed)))
+            deliveries = tuple(self.cache.missed_by_client(peer, added, self._now))
+            if deliveries:
+                self._send(peer, Deliver(deliveries))
         else:
-            self._send(peer, Notify(tuple(notification for notification, _ in missed)))
+            notifications = tuple(self.cache.missed(peer, added, self._now))
+            if notifications:
+                self._send(peer, Notify(notifications))
 
     def _replay(self, message: ReplayEvent) -> None:
         """Sends past notifications towards the one subscription they are for, along the way its interest came."""

@@ -175,6 +175,8 @@ class Session:
         self._exports = {kind: Export(kind, Version(incarnation, 0)) for kind in _TOLD}
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
+        #: What was delivered lately.
+        self._taken: OrderedDict[NotificationId, None] = OrderedDict()
         #: Of subscriptions with a replay: what has come already, live or replayed.
         self._seen: dict[EntryId, OrderedDict[NotificationId, None]] = {}
         self._interest = Replica(0.0)
@@ -287,7 +289,7 @@ class Session:
             case Deliver(deliveries):
                 for notification, subscriptions in deliveries:
                     wanted = tuple(id for id in subscriptions if self._is_new(id, notification.id))
-                    if wanted:
+                    if wanted and self._take(notification.id):
                         self._out.append(Delivered(notification, wanted))
             case Ack(kind, version):
                 self._acknowledge(kind, version.incarnation, version.sequence)
@@ -306,6 +308,15 @@ class Session:
                 pass  # these are for brokers
             case _:
                 assert_never(message)
+
+    def _take(self, notification: NotificationId) -> bool:
+        """Whether a notification is delivered for the first time: a cache may send it again, for a newer subscription."""
+        if notification in self._taken:
+            return False
+        self._taken[notification] = None
+        if len(self._taken) > MAX_SEEN:
+            self._taken.popitem(last=False)
+        return True
 
     def _is_new(self, id: EntryId, notification: NotificationId) -> bool:
         """Whether a notification is wanted for a subscription; what is both live and replayed counts once."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sluice.errors import ConfigurationError
 from sluice.protocol.export import Export
-from sluice.protocol.messages import Entry, Notification, NotificationId, Peer, Version
+from sluice.protocol.messages import Delivery, Entry, EntryId, Notification, NotificationId, Peer, Version
 
 
 class Completion:
@@ -108,7 +108,7 @@ class _Kept:
         self.notification = notification
         self.source = source
         self.expires = expires
-        self.reached: dict[Peer, None] = {}
+        self.reached: dict[Peer | EntryId, None] = {}
 
 
 class Cache:
@@ -130,22 +130,32 @@ class Cache:
             self._kept.popitem(last=False)
         return True
 
-    def reached(self, id: NotificationId, peers: Iterable[Peer]) -> None:
-        """A notification was sent to peers."""
+    def reached(self, id: NotificationId, whom: Iterable[Peer | EntryId]) -> None:
+        """A notification was sent to neighbours, and to these subscriptions of clients."""
         kept = self._kept.get(id)
         if kept is not None:
-            kept.reached.update(dict.fromkeys(peers))
+            kept.reached.update(dict.fromkeys(whom))
 
-    def missed(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[tuple[Notification, list[Entry]]]:
-        """What a peer would have got had its new entries come earlier, in the order in which it passed."""
-        self._trim(now)
+    def missed(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[Notification]:
+        """What a neighbour would have got had its new entries come earlier, in the order in which it passed."""
         entries = list(added)
-        for kept in self._kept.values():
-            if kept.source != peer and peer not in kept.reached:
-                matching = [entry for entry in entries if entry.where.matches(kept.notification.record)]
-                if matching:
-                    kept.reached[peer] = None
-                    yield kept.notification, matching
+        for kept in self._others(peer, now):
+            if peer not in kept.reached and any(entry.where.matches(kept.notification.record) for entry in entries):
+                kept.reached[peer] = None
+                yield kept.notification
+
+    def missed_by_client(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[Delivery]:
+        """The same for a client, whose subscriptions count one by one: it may just have given up the one it was served for."""
+        entries = [(entry.id, entry.where) for entry in added if entry.id is not None]
+        for kept in self._others(peer, now):
+            new = [id for id, where in entries if id not in kept.reached and where.matches(kept.notification.record)]
+            if new:
+                kept.reached.update(dict.fromkeys(new))
+                yield Delivery(kept.notification, tuple(new))
+
+    def _others(self, peer: Peer, now: float) -> Iterator[_Kept]:
+        self._trim(now)
+        return (kept for kept in self._kept.values() if kept.source != peer)
 
     def clamp(self, now: float) -> None:
         """Keeps nothing for longer than configured, whatever damage may have said."""

@@ -72,3 +72,11 @@ class LeaseConfig:
         must also come back, which takes `repair_seconds`; with a lease too short for that, the bound is that time.
         """
         return max(self.max_delay_seconds + self.jitter_seconds + self.lease_seconds, self.repair_seconds)
+
+    @property
+    def silence_seconds(self) -> float:
+        """After this time nothing is left of a peer that fell silent while its link seemed to work.
+
+        Its last renewal may just have been sent, its lease runs out, and then the news travels.
+        """
+        return self.lease_seconds + (1 + self.diameter) * self.max_delay_seconds

@@ -18,6 +18,7 @@ from sluice.client import session as client
 from sluice.client.session import Session
 from sluice.errors import SluiceError
 from sluice.protocol.interest import Demand, Factory
+from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Entry, EntryId, Kind, Message, Received, Send, Tick
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
@@ -39,6 +40,11 @@ class CoreError(SluiceError):
 
 class NeverQuiet(SluiceError):
     """Messages keep moving although nothing happens any more."""
+
+
+def recovery_seconds(lease: LeaseConfig) -> float:
+    """How long anything may be wrong: damage, or what is left of a client that fell silent."""
+    return max(lease.bound_seconds, lease.silence_seconds)
 
 
 class World:
@@ -108,7 +114,7 @@ class World:
             cache_notifications=0 if cache is None else cache.notifications,
             cache_seconds=None if cache is None else cache.seconds / max(rates, default=1.0),
             delay_seconds=self.max_delay,
-            recovery_seconds=None if lease is None else lease.bound_seconds / min(rates, default=1.0),
+            recovery_seconds=None if lease is None else recovery_seconds(lease) / min(rates, default=1.0),
         )
         links = tuple(key for key in self.links if key[1] in self.brokers)
         return promised, said.Topology(0.0, tuple(self.brokers), links)
