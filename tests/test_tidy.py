@@ -37,6 +37,8 @@ USERS = ("demo", "cli")
 #: A pure core knows no clock, chance, network, thread or environment.
 IMPURE = {"asyncio", "socket", "time", "random", "threading", "uuid", "os"}
 PURE_ROOMS = ("model", "protocol")
+#: Composed of cores, and as pure as they are.
+PURE_MODULES = (PACKAGE / "broker" / "broker.py", PACKAGE / "client" / "session.py")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TEXTS = sorted(
@@ -110,7 +112,7 @@ def test_a_module_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 600, "over 600 lines: look for a second noun in it"
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if room_of(path) in PURE_ROOMS], ids=named)
+@pytest.mark.parametrize("path", [*(path for path in MODULES if room_of(path) in PURE_ROOMS), *PURE_MODULES], ids=named)
 def test_pure_rooms_stay_pure(path: Path) -> None:
     assert not {name.partition(".")[0] for name in imports_of(path)} & IMPURE
 

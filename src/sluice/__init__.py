@@ -12,7 +12,15 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sluice.errors import LimitError, MatcherError, NotificationError, ParseError, SluiceError
+from sluice.errors import (
+    ConfigurationError,
+    LimitError,
+    MatcherError,
+    NotificationError,
+    ParseError,
+    ProtocolError,
+    SluiceError,
+)
 
 if TYPE_CHECKING:
     from sluice.match import Matcher
@@ -21,12 +29,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConfigurationError",
     "Filter",
     "LimitError",
     "Matcher",
     "MatcherError",
     "NotificationError",
     "ParseError",
+    "ProtocolError",
     "SluiceError",
     "Subscription",
     "instance_of",
