@@ -134,7 +134,7 @@ def _draw(axis: Axes, panel: Panel, topology: Topology) -> None:
         "remote entries of all tables" if panel.shows == "remote_entries" else "messages between brokers per change"
     )
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axis.grid(True, which="major", color="#e3e3e3", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.plot([], [], color="#555555", linestyle="--", linewidth=1.4, label="expected")
