@@ -143,7 +143,7 @@ def test_the_trace_begins_with_the_whole_stage_however_it_was_built() -> None:
 
 
 def test_a_promise_that_is_broken_is_told_with_its_story() -> None:
-    mutant = next(one for one in MUTANTS if one.name == "delivers-twice")
+    mutant = next(one for one in MUTANTS if one.name == "told-twice")
     net = small()
     alice, bob = net.client("alice", at="a"), net.client("bob", at="c")
     with mutant.apply():

@@ -191,7 +191,7 @@ def test_a_core_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_core_that_speaks_on_no_link_is_told_on(monkeypatch: pytest.MonkeyPatch) -> None:
     world = pair()
     world.send(world.brokers["a"], "writer", None)  # type: ignore[arg-type]
-    assert [says.split(":")[0] for _, says in world.complaints] == ["a speaks to writer, to which it has no link"]
+    assert [says.split(":")[0] for _, _, says in world.complaints] == ["a speaks to writer, to which it has no link"]
 
 
 def test_a_deadline_that_never_moves_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

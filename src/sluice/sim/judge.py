@@ -65,10 +65,10 @@ def judge_demand(world: World) -> list[Violation]:
 def judge_trace(world: World, checks: Sequence[Check]) -> list[Violation]:
     """What is wrong with what the clients saw, and with what the cores did to each other."""
     found = check(world.trace, checks)
-    for at, says in world.complaints:
+    for at, name, says in world.complaints:
         # Damage may make a core believe in a peer that never was.
         if GHOST not in says:
-            found.append(Violation("speaks-on-links", at, says))
+            found.append(Violation(name, at, says))
     return found
 
 

@@ -105,6 +105,20 @@ def _() -> Patch:
     return Broker, "_send", make
 
 
+@_mutant("routing", "told-twice", "a client is told of every delivery twice", canary=True)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def receive(self: Session, message: Any) -> None:
+            start = len(self._out)
+            original(self, message)
+            if isinstance(message, Deliver):
+                self._out += self._out[start:]
+
+        return receive
+
+    return Session, "_receive", make
+
+
 @_mutant("routing", "uncovered-forgotten", "when a filter goes, those it covered do not surface")
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -359,6 +373,11 @@ def _() -> Patch:
 @_mutant("completeness", "cache-repeats", "a cache forgets whom a notification has reached")
 def _() -> Patch:
     return Cache, "reached", lambda original: lambda self, id, peers: None
+
+
+@_mutant("completeness", "taken-twice", "a client takes again what a cache sends for a newer subscription")
+def _() -> Patch:
+    return Session, "_take", lambda original: lambda self, notification: True
 
 
 @_mutant("completeness", "cache-silent", "a cache never gives anything back")

@@ -19,7 +19,7 @@ from sluice.client.session import Session
 from sluice.errors import SluiceError
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Entry, EntryId, Kind, Message, Received, Send, Tick
+from sluice.protocol.messages import Deliver, Entry, EntryId, Kind, Message, NotificationId, Received, Send, Tick
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
 from sluice.sim.links import Direction, Link
@@ -71,8 +71,10 @@ class World:
         self.brokers: dict[str, BrokerNode] = {}
         self.clients: dict[str, ClientNode] = {}
         self.links: dict[tuple[str, str], Link] = {}
-        #: What cores did that no core should: when and what.
-        self.complaints: list[tuple[float, str]] = []
+        #: What cores did that no core should: when, which rule it broke, and what.
+        self.complaints: list[tuple[float, str, str]] = []
+        #: For whom which notification was sent to a client, whether it got there or not.
+        self._served: set[tuple[EntryId, NotificationId]] = set()
         #: Set while messages are lost, doubled or changed on their way.
         self.noise: Noise | None = None
         #: Called after each step of a broker, while somebody wants to know.
@@ -247,8 +249,11 @@ class World:
         """Puts a message on a link."""
         way = node.out.get(peer)
         if way is None or not way.back.told:
-            self.complaints.append((self.now, f"{node.name} speaks to {peer}, to which it has no link: {message}"))
+            says = f"{node.name} speaks to {peer}, to which it has no link: {message}"
+            self.complaints.append((self.now, "speaks-on-links", says))
             return
+        if isinstance(message, Deliver):
+            self._serve(node, message)
         if not way.is_open:
             return
         if self.noise is None:
@@ -256,6 +261,15 @@ class World:
         else:
             for one in self.noise(way, message):
                 self.carry(way, one)
+
+    def _serve(self, node: Node, message: Deliver) -> None:
+        """A session would hide it from the client if its broker sent something twice, so the world looks itself."""
+        for notification, subscriptions in message.deliveries:
+            for id in subscriptions:
+                if (id, notification.id) in self._served:
+                    says = f"{node.name} sends {notification.id} for {id} once more"
+                    self.complaints.append((self.now, "serves-once", says))
+                self._served.add((id, notification.id))
 
     def carry(self, way: Direction, message: Message) -> None:
         """Has a message arrive after a delay, behind those that are under way already."""
