@@ -17,7 +17,7 @@ from sluice.client.session import Session
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.export import Export, Replica
 from sluice.protocol.interest import Demand, Factory
-from sluice.protocol.messages import Deliver, Kind, Lost, ReplayEvent, Role, Send, Snapshot
+from sluice.protocol.messages import Deliver, Delivery, Kind, Lost, ReplayEvent, Role, Send, Snapshot
 from sluice.protocol.route import stages
 from sluice.protocol.route.forward import Forwarding
 from sluice.protocol.route.stages import Counted, Maximal, Merged, Net
@@ -389,15 +389,16 @@ def _() -> Patch:
 def _() -> Patch:
     def make(original: Any) -> Any:
         def missed(self: Cache, peer: str, added: Any, now: float) -> Any:
-            entries = list(added)
-            for kept in self._kept.values():
-                if kept.source != peer and peer not in kept.reached and entries:
-                    kept.reached[peer] = None
-                    yield kept.notification, entries
+            ids = tuple(entry.id for entry in added)
+            for kept in self._others(peer, now):
+                new = tuple(id for id in ids if id not in kept.reached)
+                if new:
+                    kept.reached.update(dict.fromkeys(new))
+                    yield Delivery(kept.notification, new)
 
         return missed
 
-    return Cache, "missed", make
+    return Cache, "missed_by_client", make
 
 
 # Interest

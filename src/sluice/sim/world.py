@@ -252,7 +252,8 @@ class World:
             says = f"{node.name} speaks to {peer}, to which it has no link: {message}"
             self.complaints.append((self.now, "speaks-on-links", says))
             return
-        if isinstance(message, Deliver):
+        # Where messages may be doubled on their way, a broker cannot know.
+        if isinstance(message, Deliver) and self.config.lease is None:
             self._serve(node, message)
         if not way.is_open:
             return
