@@ -45,7 +45,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.route.forward import Forwarding
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
-from sluice.protocol.route.table import Contents, Table
+from sluice.protocol.route.table import Table
 
 #: The tables whose changes somebody waits for.
 _ACKNOWLEDGED = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
@@ -153,7 +153,7 @@ class Broker:
             self._expiry = min(self._expiry, self._now + self.config.lease.lease_seconds)
         for kind in self._told(role):
             table = self.tables[kind]
-            table.tell(peer, self.incarnation, self._contents(kind))
+            table.tell(peer, self.incarnation, partial(self._contents, kind))
             export = table.exports[peer]
             self._send(peer, export.snapshot())
             if kind in self.completion:
@@ -228,9 +228,9 @@ class Broker:
         try:
             self._send_changes(self.tables[kind].update(peer, added, removed))
             if kind == Kind.ADVERTISEMENTS:
-                self._send_changes(self.tables[Kind.SUBSCRIPTIONS].steer(peer, added, removed))
+                self._steer(Kind.SUBSCRIPTIONS, peer, delta)
             elif kind == Kind.WATCHES:
-                self._send_changes(self.tables[Kind.INTEREST].steer(peer, added, removed))
+                self._steer(Kind.INTEREST, peer, delta)
             elif kind == Kind.INTEREST:
                 self._note_askers(peer, delta)
             elif kind == Kind.SUBSCRIPTIONS:
@@ -244,6 +244,10 @@ class Broker:
                 raise
             self._rebuild()  # what was derived from the tables contradicts them: it was damaged
 
+    def _steer(self, kind: Kind, peer: Peer, delta: Delta) -> None:
+        added, removed = delta
+        self._send_changes(self.tables[kind].steer(peer, added, removed, partial(self._contents, kind)))
+
     def _note_askers(self, peer: Peer, delta: Delta) -> None:
         added, removed = delta
         for entry in removed:
@@ -255,7 +259,7 @@ class Broker:
         for peer, change in changes:
             self._send(peer, change)
 
-    def _contents(self, kind: Kind) -> Contents:
+    def _contents(self, kind: Kind) -> Iterator[tuple[Peer, Entry]]:
         """What a table tells about: its entries, and for interest also what the local clients subscribe to."""
         yield from self.tables[kind].contents()
         if kind == Kind.INTEREST:
@@ -359,7 +363,7 @@ class Broker:
             for peer in [peer for peer in (*table.replicas, *table.exports) if peer not in self.roles]:
                 table.stop_telling(peer)
                 table.stop_hearing(peer)
-            self._send_changes(table.rebuild(list(self._contents(kind))))
+            self._send_changes(table.rebuild(partial(self._contents, kind)))
         for kind, completion in self.completion.items():
             completion.clamp(self.tables[kind].exports)
         self.forwarding.reset()

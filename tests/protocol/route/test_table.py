@@ -28,7 +28,7 @@ def table_of(name: str, kind: Kind = Kind.SUBSCRIPTIONS, steering: Table | None 
     table = Table(kind, lambda: make(name), steering)
     for peer in PEERS:
         table.replica(peer, 0.0)
-        table.tell(peer, 1, ())
+        table.tell(peer, 1, tuple)
     return table
 
 
@@ -85,7 +85,7 @@ def test_everybody_is_told_what_the_others_told(name: str, steered: bool, seed: 
             if target is table:
                 hear(changes)
             else:
-                turned = dict(table.steer(peer, added, removed))
+                turned = dict(table.steer(peer, added, removed, table.contents))
                 assert set(turned) <= {peer}
                 hear(turned)
         for peer in PEERS:
@@ -96,7 +96,7 @@ def test_everybody_is_told_what_the_others_told(name: str, steered: bool, seed: 
             some.random.shuffle(alpha)
             told = list_of(table.exports[peer].sent)
             assert told == list_of(replicas[peer]) == expected(name, alpha)
-        assert list(table.rebuild(table.contents())) == [], "to work it out anew changes nothing"
+        assert list(table.rebuild(table.contents)) == [], "to work it out anew changes nothing"
 
 
 def test_a_change_that_matters_to_nobody_is_told_to_nobody() -> None:
@@ -126,7 +126,7 @@ def test_a_new_neighbour_is_told_all_at_once() -> None:
     table = table_of("covering")
     apply(table, "a", [entry("x > 1", "k/1"), entry("y > 1", "k/2")], [])
     table.replica("d", 0.0)
-    table.tell("d", 1, table.contents())
+    table.tell("d", 1, table.contents)
     assert list_of(table.exports["d"].sent) == [entry("x > 1"), entry("y > 1")]
     assert not table.exports["d"].is_settled
 
@@ -140,7 +140,7 @@ def test_a_neighbour_that_comes_back_is_told_by_higher_versions() -> None:
     assert "b" not in table.exports and "b" not in table.replicas
     assert set(apply(table, "a", [entry("y > 1", "k/2")], [])) == {"c"}
     table.replica("b", 0.0)
-    table.tell("b", 1, table.contents())
+    table.tell("b", 1, table.contents)
     assert table.exports["b"].version > last
     assert list_of(table.exports["b"].sent) == [entry("x > 1"), entry("y > 1")]
 
@@ -160,7 +160,7 @@ def test_rebuild_repairs_what_was_told() -> None:
     apply(table, "a", [entry("x > 1", "k/1")], [])
     table.exports["b"].sent.clear()
     table.exports["b"].sent[entry("y > 1", "k/9")] = None
-    ((peer, change),) = table.rebuild(table.contents())
+    ((peer, change),) = table.rebuild(table.contents)
     assert (peer, change.added, change.removed) == ("b", (entry("x > 1", "k/1"),), (entry("y > 1", "k/9"),))
 
 
@@ -169,7 +169,7 @@ def test_rebuild_repairs_what_was_worked_out() -> None:
     table = table_of("covering")
     apply(table, "a", [entry("x > 1", "k/1"), entry("x > 2", "k/2")], [])
     table._outlets["b"]._reducer = make("covering")
-    assert list(table.rebuild(table.contents())) == []
+    assert list(table.rebuild(table.contents)) == []
     assert apply(table, "a", [], [entry("x > 1", "k/1")])["b"].added == (entry("x > 2"),)
 
 
@@ -196,4 +196,27 @@ def test_relevance_counts_an_entry_that_comes_from_two_sides() -> None:
 def test_a_table_that_is_not_steered_turns_for_nobody() -> None:
     outlet = Outlet(Export(Kind.SUBSCRIPTIONS, Version(1, 0)), lambda: make("simple"), steered=False)
     assert outlet.steer([entry("x = 1")], []) is None
-    assert list(table_of("simple").steer("nobody", [entry("x = 1")], [])) == []
+    assert list(table_of("simple").steer("nobody", [entry("x = 1")], [], tuple)) == []
+
+
+def test_a_neighbour_that_steers_by_nothing_costs_nothing() -> None:
+    watches = table_of("simple", Kind.WATCHES)
+    table = table_of("simple", Kind.INTEREST, watches)
+    looks: list[int] = []
+
+    def contents() -> list[tuple[Peer, Entry]]:
+        looks.append(1)
+        return list(table.contents())
+
+    one, two = entry("x = 1", "k/1"), entry("x = 2", "k/2")
+    apply(table, "a", [one, two], [])
+    table.tell("d", 1, contents)
+    assert not looks and table._outlets["d"].is_idle
+    watch = entry("x < 2", "d/1")
+    watches.replica("d", 0.0).entries[watch] = None
+    ((_, change),) = table.steer("d", [watch], [], contents)
+    assert change.added == (one,) and len(looks) == 1 and not table._outlets["d"].is_idle
+    del watches.replicas["d"].entries[watch]
+    ((_, change),) = table.steer("d", [], [watch], contents)
+    assert change.removed == (one,) and len(looks) == 1 and table._outlets["d"].is_idle
+    assert apply(table, "a", [], [one]) == {}

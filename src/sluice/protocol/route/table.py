@@ -15,8 +15,8 @@ from sluice.protocol.messages import Change, Entry, Kind, Peer, Version
 from sluice.protocol.route.reduce import Reducer
 from sluice.protocol.route.stages import Counted, Net
 
-#: The entries that a table holds, each with the peer it came from.
-Contents = Iterable[tuple[Peer, Entry]]
+#: Goes through the entries that a table tells about, each with the peer it came from; called only where that is needed.
+Contents = Callable[[], Iterable[tuple[Peer, Entry]]]
 
 
 class Relevance:
@@ -29,6 +29,11 @@ class Relevance:
         self._counted: Counted[Entry] = Counted()
         self._passed: FilterSet[Entry] = FilterSet()
         self._waiting: FilterSet[Entry] = FilterSet()
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether there is anything to overlap."""
+        return len(self._steering) > 0
 
     def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         """Follows a change of the entries."""
@@ -69,7 +74,11 @@ class Relevance:
 
 
 class Outlet:
-    """What one neighbour is told of one table."""
+    """What one neighbour is told of one table.
+
+    An outlet of a steered table whose neighbour steers by nothing is *idle*: it holds nothing and follows nothing, so that
+    clients who watch nobody cost nothing.
+    """
 
     __slots__ = ("_make", "_reducer", "_relevance", "_steered", "export")
 
@@ -78,6 +87,11 @@ class Outlet:
         self._make = reducer
         self._steered = steered
         self._reducer, self._relevance = reducer(), Relevance() if steered else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing can concern the neighbour."""
+        return self._relevance is not None and not self._relevance.is_steered
 
     def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry]) -> Change | None:
         """Works everything out anew from what it depends on, and tells the neighbour what differs."""
@@ -136,7 +150,7 @@ class Table:
         version = Version(incarnation, self._last)
         outlet = Outlet(Export(self.kind, version), self._reducer, self._steering is not None)
         self._outlets[peer], self.exports[peer] = outlet, outlet.export
-        outlet.rebuild(_others(contents, peer), self._steering_of(peer))
+        self._rebuild(peer, contents)
 
     def stop_telling(self, peer: Peer) -> None:
         """Tells a neighbour nothing any more."""
@@ -159,31 +173,40 @@ class Table:
     def update(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
         """A peer's entries changed: what the others are told."""
         for peer, outlet in self._outlets.items():
-            if peer != source:
+            if peer != source and not outlet.is_idle:
                 change = outlet.update(added, removed)
                 if change is not None:
                     yield peer, change
 
-    def steer(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
+    def steer(
+        self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry], contents: Contents
+    ) -> Iterator[tuple[Peer, Change]]:
         """What a neighbour steers by changed: what it is told because of that."""
         outlet = self._outlets.get(source)
-        change = None if outlet is None else outlet.steer(added, removed)
+        if outlet is None:
+            return
+        if outlet.is_idle or not self._steering_of(source):
+            change = self._rebuild(source, contents)
+        else:
+            change = outlet.steer(added, removed)
         if change is not None:
             yield source, change
 
     def rebuild(self, contents: Contents) -> Iterator[tuple[Peer, Change]]:
         """Works out anew what every neighbour is told: what differs from what it was told."""
-        everything = list(contents)
-        for peer, outlet in self._outlets.items():
-            change = outlet.rebuild(_others(everything, peer), self._steering_of(peer))
+        for peer in self._outlets:
+            change = self._rebuild(peer, contents)
             if change is not None:
                 yield peer, change
 
-    def _steering_of(self, peer: Peer) -> Iterable[Entry]:
+    def _rebuild(self, peer: Peer, contents: Contents) -> Change | None:
+        steering = self._steering_of(peer)
+        others: list[Entry] = []
+        if self._steering is None or steering:
+            others = [entry for source, entry in contents() if source != peer]
+        return self._outlets[peer].rebuild(others, steering)
+
+    def _steering_of(self, peer: Peer) -> tuple[Entry, ...]:
         if self._steering is None or peer not in self._steering.replicas:
             return ()
         return tuple(self._steering.replicas[peer].entries)
-
-
-def _others(contents: Contents, peer: Peer) -> list[Entry]:
-    return [entry for source, entry in contents if source != peer]
