@@ -47,8 +47,9 @@ bench-match: $(KERNELS) ## measure the matcher and its peers; results go to benc
 bench-route: $(KERNELS) ## measure routing: changes a second, the simulator, the papers' figures; results go to bench/results
 	$(BIN)/python -m bench.route
 
-soak: $(KERNELS) ## check millions of generated filter and record pairs against the plain oracle
+soak: $(KERNELS) ## millions of generated filters and records against the plain oracle, then ten minutes of simulated networks
 	$(BIN)/python -m tests.soak
+	$(BIN)/sluice simulate --minutes 10
 
 clean: ## remove everything that setup, tests and runs have made
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
