@@ -62,14 +62,17 @@ def _speed(run: Run, one: Ratio) -> Outcome:
     times = ratio(ours, peer)
     if times is None or peer is None:
         return Outcome(target, wanted, "not measured", None)
-    # Every way in which the peer was asked, the fastest first: that one decides.
-    shown = "; ".join(_against(ours, other) for other in run.ok(one.peer, one.workload, one.size, one.unit))
+    # Every way in which the peer was asked, the fastest first: that one decides. The others say for themselves.
+    shown = "; ".join(
+        _against(ours, other, one.at_least) for other in run.ok(one.peer, one.workload, one.size, one.unit)
+    )
     return Outcome(target, wanted, shown, times >= one.at_least)
 
 
-def _against(ours: Figure | None, peer: Figure) -> str:
+def _against(ours: Figure | None, peer: Figure, at_least: float) -> str:
     sample = "" if peer.complete else f", sample of {peer.events:,}"
-    return f"{ratio(ours, peer) or 0.0:.1f}× ({peer.formulation}{sample})"
+    times = ratio(ours, peer) or 0.0
+    return f"{times:.1f}× ({peer.formulation}{sample}): {'yes' if times >= at_least else 'no'}"
 
 
 def _counts(run: Run) -> Outcome:

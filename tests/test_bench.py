@@ -137,7 +137,7 @@ def test_targets_compare_with_the_fastest_formulation() -> None:
     figures = [made_up(OURS, 100.0), made_up("duckdb", 4.0), made_up("duckdb", 12.5)]
     run = Run("command", "now", 5.0, {}, figures, [])
     first, second, *_ = outcomes(run)
-    assert (first.found, first.reached) == ("8.0× (any); 25.0× (any)", False)
+    assert (first.found, first.reached) == ("8.0× (any): no; 25.0× (any): yes", False)
     assert (second.found, second.reached) == ("not measured", None)
 
 
