@@ -347,6 +347,17 @@ def test_damage_heals_within_the_bound(damage: str, advertisements: str | None) 
     assert "alice/9" in network.completed(), "the next request is not held up either"
 
 
+def test_what_a_client_cannot_have_told_goes_with_the_next_renewal() -> None:
+    """It would otherwise run out with its lease, and the news would come too late."""
+    network = network_of()
+    table = network.brokers["b0"].tables[Kind.INTEREST]
+    table.replicas["alice"] = Replica(network.now)
+    table.replicas["alice"].entries[entry("x > 0", "ghost/1")] = None
+    network.pass_time(LEASE.renew_seconds + 1)
+    assert "alice" not in table.replicas
+    assert_well(network)
+
+
 @pytest.mark.parametrize("routing", ["simple", "identity", "covering", "merging", "imperfect"])
 def test_many_random_damages_heal(routing: str) -> None:
     source = random.Random(routing)

@@ -142,8 +142,14 @@ class Broker:
             return _HEARD_FROM_CLIENTS
         return Kind if self.config.advertisements else [kind for kind in Kind if kind != Kind.ADVERTISEMENTS]
 
+    def _hears(self, kind: Kind, peer: Peer) -> bool:
+        return peer in self.roles and kind in self._heard(self.roles[peer])
+
     def _told(self, role: Role) -> Iterable[Kind]:
         return [Kind.INTEREST] if role == Role.CLIENT else self._heard(role)
+
+    def _tells(self, kind: Kind, peer: Peer) -> bool:
+        return peer in self.roles and kind in self._told(self.roles[peer])
 
     def _link_up(self, peer: Peer, role: Role) -> None:
         self.roles[peer] = role
@@ -179,7 +185,7 @@ class Broker:
             case ReplayEvent():
                 self._replay(message)
             case Change(kind=kind) | Snapshot(kind=kind) | Digest(kind=kind):
-                if kind in self._heard(self.roles[peer]):
+                if self._hears(kind, peer):
                     self._hear(peer, message)
             case Lost(kind):
                 export = self.tables[kind].exports.get(peer)
@@ -360,9 +366,10 @@ class Broker:
 
     def _rebuild(self) -> None:
         for kind, table in self.tables.items():
-            for peer in [peer for peer in (*table.replicas, *table.exports) if peer not in self.roles]:
-                table.stop_telling(peer)
+            for peer in [peer for peer in table.replicas if not self._hears(kind, peer)]:
                 table.stop_hearing(peer)
+            for peer in [peer for peer in table.exports if not self._tells(kind, peer)]:
+                table.stop_telling(peer)
             self._send_changes(table.rebuild(partial(self._contents, kind)))
         for kind, completion in self.completion.items():
             completion.clamp(self.tables[kind].exports)
