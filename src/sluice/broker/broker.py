@@ -49,7 +49,7 @@ from sluice.protocol.route.table import Table
 
 #: The tables whose changes somebody waits for.
 _ACKNOWLEDGED = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
-#: What a client tells its broker, and what it is told.
+#: What a client tells its broker.
 _HEARD_FROM_CLIENTS = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
 

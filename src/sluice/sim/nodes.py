@@ -6,6 +6,7 @@ A node that is down has no core: a broker comes back empty, with a new incarnati
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sluice.sim.links import Direction
 
 
-class Node:
+class Node(ABC):
     """What brokers and clients have in common: a name, a clock, links."""
 
     __slots__ = ("clock", "hurry", "incarnation", "name", "offset", "out", "rate", "role", "tick_at")
@@ -39,8 +40,9 @@ class Node:
         self.out: dict[str, Direction] = {}
 
     @property
+    @abstractmethod
     def is_up(self) -> bool:
-        raise NotImplementedError
+        """Whether it has a core."""
 
     def local(self, time: float) -> float:
         """What its clock shows."""

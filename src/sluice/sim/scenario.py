@@ -15,8 +15,12 @@ from typing import Any, ClassVar
 
 from sluice.broker.broker import BrokerConfig
 from sluice.errors import SluiceError
+from sluice.protocol.complete import CacheConfig
+from sluice.protocol.lease import LeaseConfig
+from sluice.protocol.route.policy import Policy, Ratio, Selectivity
+from sluice.protocol.route.reduce import RoutingOptions
 from sluice.sim import trace as said
-from sluice.sim.domain import TEXTS
+from sluice.sim.domain import PRICES, TEXTS
 from sluice.sim.judge import judge_demand, judge_moving_tables, judge_tables, judge_trace
 from sluice.sim.plan import (
     FAULTS,
@@ -184,6 +188,20 @@ class Draft:
         if self.choices.faults is not None:
             return tuple(name for name in self.scenario.faults if name in self.choices.faults)
         return () if calm else drawn
+
+    def config(self, *, cache: CacheConfig | None = None, lease: LeaseConfig | None = None) -> BrokerConfig:
+        """How the brokers work; an imperfect merger wastes little or much, by either measure."""
+        prices = [float(price) for price in PRICES]
+        policy: Policy = self.random("policy").choice(
+            (Ratio(1.5), Ratio(4.0), Selectivity({"price": prices}, budget=0.4))
+        )
+        return BrokerConfig(
+            routing=self.options["routing"],
+            advertisements=self.options["advertisements"],
+            options=RoutingOptions(policy=policy),
+            cache=cache,
+            lease=lease,
+        )
 
     def people(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[ClientPlan, ...]]:
         """The brokers, the tree and the clients."""

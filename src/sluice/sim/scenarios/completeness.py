@@ -6,7 +6,6 @@ Subscriptions and publications meet within a few link delays, which is where an 
 
 from __future__ import annotations
 
-from sluice.broker.broker import BrokerConfig
 from sluice.protocol.complete import CacheConfig
 from sluice.sim.plan import Plan
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
@@ -32,9 +31,5 @@ class Completeness(Scenario):
         churn = draft.churn(clients)
         planned = draft.timed(churn)
         planned += draft.crashes(planned[-1][0], brokers, links, clients, churn)
-        config = BrokerConfig(
-            routing=draft.options["routing"],
-            advertisements=draft.options["advertisements"],
-            cache=CacheConfig(notifications=10_000, seconds=1000.0) if draft.options["cache"] else None,
-        )
-        return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
+        cache = CacheConfig(notifications=10_000, seconds=1000.0) if draft.options["cache"] else None
+        return draft.finish(draft.config(cache=cache), brokers, links, clients, planned, draft.probes(churn, clients))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.broker.broker import BrokerConfig
 from sluice.sim.plan import Plan, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
 
@@ -35,5 +34,4 @@ class Interest(Scenario):
         # Who keeps the past must learn of everybody who asks for it.
         keepers = [one.name for one in clients if one.keeps_past]
         planned += [(0.0, Watch(name, -1 - i, "true")) for i, name in enumerate(keepers) if random.random() < 0.7]
-        config = BrokerConfig(routing=draft.options["routing"], advertisements=draft.options["advertisements"])
-        return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
+        return draft.finish(draft.config(), brokers, links, clients, planned, draft.probes(churn, clients))

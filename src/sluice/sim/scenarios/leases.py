@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from sluice.broker.broker import BrokerConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Received, Snapshot
 from sluice.sim import trace as said
@@ -66,9 +65,7 @@ class Leases(Scenario):
         if drift:
             names = (*brokers, *(one.name for one in clients))
             clocks = {name: (random.uniform(-1000, 1000), random.uniform(1 - drift, 1 + drift)) for name in names}
-        config = BrokerConfig(
-            routing=draft.options["routing"], advertisements=draft.options["advertisements"], lease=lease
-        )
+        config = draft.config(lease=lease)
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients), clocks)
 
     def _damages(

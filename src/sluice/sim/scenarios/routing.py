@@ -5,7 +5,6 @@ After everything has come to rest each table is valid (Def. 3.1 of the routing t
 
 from __future__ import annotations
 
-from sluice.broker.broker import BrokerConfig
 from sluice.sim.plan import Plan
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
 
@@ -28,5 +27,4 @@ class Routing(Scenario):
         churn = draft.churn(clients)
         planned = draft.timed(churn)
         planned += draft.crashes(planned[-1][0], brokers, links, clients, churn)
-        config = BrokerConfig(routing=draft.options["routing"], advertisements=draft.options["advertisements"])
-        return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
+        return draft.finish(draft.config(), brokers, links, clients, planned, draft.probes(churn, clients))
