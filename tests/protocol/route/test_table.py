@@ -215,6 +215,10 @@ def test_a_neighbour_that_steers_by_nothing_costs_nothing() -> None:
     apply(table, "a", [one, two], [])
     table.tell("d", 1, contents)
     assert not looks and is_idle()
+    three = entry("x = 3", "k/3")
+    apply(table, "a", [three], [])
+    relevance = table._outlets["d"]._relevance
+    assert relevance is not None and not len(relevance._waiting), "it does not follow what cannot concern it"
     watch = entry("x < 2", "d/1")
     watches.replica("d", 0.0).entries[watch] = None
     ((_, change),) = table.steer("d", [watch], [], contents)
