@@ -20,6 +20,7 @@ ROOMS = (
     "model",
     "match",
     "protocol",
+    "net",
     "broker",
     "client",
     "spark",

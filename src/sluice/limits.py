@@ -41,3 +41,27 @@ MAX_ANSWERED = 100_000
 #: Notifications that a client remembers, so that none comes twice: once for an older and once for a newer subscription, or,
 #: for a subscription with a replay, live and replayed.
 MAX_SEEN = 10_000
+
+#: Bytes of one published record: what is larger is data that an event should point to.
+MAX_RECORD_BYTES = 1 << 20
+
+#: Publishers whose last number a broker without a log remembers, so that nothing they send again counts twice.
+MAX_PUBLISHERS = 100_000
+
+#: Questions on their way through a broker; the oldest is answered with a failure when there are more.
+MAX_REQUESTS = 10_000
+
+#: Bytes of one frame on a link: several batches of notifications; a longer message is split into frames.
+MAX_FRAME_BYTES = 4 << 20
+
+#: Bytes of one message: a snapshot of a table with millions of entries.
+MAX_MESSAGE_BYTES = 512 << 20
+
+#: The same for what a client says: a hundred thousand subscriptions.
+MAX_CLIENT_MESSAGE_BYTES = 32 << 20
+
+#: Notifications in one batch, so that its rows are counted in few bytes and no batch keeps a broker busy for long.
+MAX_BATCH = 65_536
+
+#: Characters of the name of a broker, a client or a durable subscription.
+MAX_NAME = 200

@@ -1,0 +1,155 @@
+"""A connection that carries messages: frames in and out over asyncio, heartbeats, limits. Both ends of every link use it.
+
+What is sent within one turn of the event loop leaves in one write. A peer that sends what is no message, that says nothing for
+three heartbeats or takes longer than that for one message is told why (`Bye`) and cut off; nothing else is disturbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from sluice.errors import ProtocolError
+from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
+from sluice.protocol.frames import FrameReader
+from sluice.protocol.wire import Anything, Bye, Piece, Ping, decode, encode
+
+#: Bytes that may wait in the operating system's and asyncio's hands before a sender is asked to wait.
+HIGH_WATER_BYTES = 1 << 20
+#: A peer that was silent for so many heartbeats is gone.
+SILENT_HEARTBEATS = 3
+
+
+class Connection(asyncio.Protocol):
+    """One end of a connection. Its owner gives it functions to call: with what came, when it can take more, when it is over."""
+
+    def __init__(
+        self,
+        *,
+        on_messages: Callable[[list[Anything]], None],
+        on_lost: Callable[[str], None],
+        on_writable: Callable[[], None] = lambda: None,
+        heartbeat_seconds: float = 5.0,
+        max_message_bytes: int = MAX_CLIENT_MESSAGE_BYTES,
+    ) -> None:
+        self._on_messages = on_messages
+        self._on_lost = on_lost
+        self._on_writable = on_writable
+        self._heartbeat_seconds = heartbeat_seconds
+        self._reader = FrameReader(max_message_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._out: list[Piece] = []
+        self._flushes = False
+        self._beat: asyncio.TimerHandle | None = None
+        #: How long ago, in heartbeats, the peer last said something, and since when a message of its is not complete.
+        self._silent = 0
+        self._unfinished = 0
+        self._quiet = True
+        self._reason = ""
+        self.closed = False
+        self.can_write = True
+        #: For the record: bytes and messages in each direction.
+        self.bytes_in = self.bytes_out = 0
+
+    # --- what asyncio calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+        self._silent = 0
+        try:
+            messages = [decode(type, payload) for type, payload in self._reader.feed(data)]
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        if messages:
+            self._unfinished = 0
+            self._on_messages(messages)
+
+    def pause_writing(self) -> None:
+        self.can_write = False
+
+    def resume_writing(self) -> None:
+        self.can_write = True
+        self._on_writable()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._beat is not None:
+            self._beat.cancel()
+        self._on_lost(self._reason or (f"the connection broke: {error}" if error else "the peer closed the connection"))
+
+    # --- what its owner calls -----------------------------------------------------------------------------------------
+
+    def send(self, message: Anything) -> None:
+        """Sends a message at the end of this turn of the event loop."""
+        self.send_pieces(encode(message))
+
+    def send_pieces(self, pieces: Iterable[Piece]) -> None:
+        """The same for messages that are encoded already."""
+        self._out.extend(pieces)
+        if not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Sends now what waits for the end of the turn."""
+        self._flushes = False
+        if self._out and not self.closed and self._transport is not None:
+            data = b"".join(self._out)
+            self._out.clear()
+            self.bytes_out += len(data)
+            self._quiet = False
+            self._transport.write(data)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a message that has not come whole."""
+        return self._reader.held
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the peer has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Takes nothing from the peer until `resume_reading`."""
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Takes from the peer again."""
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def close(self, reason: str, *, is_final: bool = False) -> None:
+        """Tells the peer why and ends the connection; what the peer does not take at once is given up."""
+        if self.closed or self._reason or self._transport is None:
+            return
+        self._reason = reason
+        self.send(Bye(reason, is_final))
+        self.flush()
+        if self.unsent_bytes:
+            self._loop.call_later(self._heartbeat_seconds, self._transport.abort)
+        self._transport.close()
+
+    def _heartbeat(self) -> None:
+        assert self._transport is not None
+        if self.closed:
+            return
+        self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
+        if self._quiet:
+            self.send(Ping())
+        self._quiet = True
+        self._silent += self._transport.is_reading()
+        self._unfinished = self._unfinished + 1 if self._reader.held else 0
+        if self._silent > SILENT_HEARTBEATS:
+            self.close(f"nothing was heard for {SILENT_HEARTBEATS} heartbeats of {self._heartbeat_seconds} s")
+        elif self._unfinished > SILENT_HEARTBEATS:
+            self.close(f"a message took longer than {SILENT_HEARTBEATS} heartbeats of {self._heartbeat_seconds} s")
