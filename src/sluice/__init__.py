@@ -20,6 +20,7 @@ from sluice.errors import (
     ParseError,
     ProtocolError,
     SluiceError,
+    StoreError,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "ParseError",
     "ProtocolError",
     "SluiceError",
+    "StoreError",
     "Subscription",
     "instance_of",
     "parse",

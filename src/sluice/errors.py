@@ -44,6 +44,10 @@ class ProtocolError(SluiceError):
     """A peer or a program did what the protocol does not allow."""
 
 
+class StoreError(SluiceError):
+    """The store of a durable broker cannot be opened, read or written, or refuses what it was given."""
+
+
 def _excerpt(text: str, position: int, width: int = 60) -> str:
     """The line of `text` around `position`, with a caret below it."""
     start = text.rfind("\n", 0, position) + 1
