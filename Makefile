@@ -10,7 +10,7 @@ KERNELS := .venv/.kernels
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-match bench-route soak clean
+.PHONY: help setup demo test lint bench bench-match bench-route bench-broker soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,13 +39,17 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-match bench-route ## run every benchmark
+bench: bench-match bench-route bench-broker ## run every benchmark
 
 bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
 
 bench-route: $(KERNELS) ## measure routing: changes a second, the simulator, the papers' figures; results go to bench/results
 	$(BIN)/python -m bench.route
+
+bench-broker: $(KERNELS) ## measure the broker beside NATS, RabbitMQ and ActiveMQ; results go to bench/results
+	@tools/peers.sh
+	$(BIN)/python -m bench.broker
 
 soak: $(KERNELS) ## millions of generated filters and records against the plain oracle, then ten minutes of simulated networks
 	$(BIN)/python -m tests.soak

@@ -168,7 +168,7 @@ def write(run: Run, directory: Path) -> None:
     report.plot(run, directory / "match.png")
 
 
-def _words(known: Sequence[str], what: str) -> Any:
+def words(known: Sequence[str], what: str) -> Any:
     """A parser for a comma-separated choice of known words; empty means none."""
 
     def parse(text: str) -> tuple[str, ...]:
@@ -200,11 +200,11 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Plan, Path | None]:
     )
     parser.add_argument("--sizes", type=_sizes, help="numbers of subscriptions (default: 1000,10000,100000,1000000)")
     parser.add_argument(
-        "--workloads", type=_words(tuple(WORKLOADS), "workload"), default=tuple(WORKLOADS), help="default: w1,w2"
+        "--workloads", type=words(tuple(WORKLOADS), "workload"), default=tuple(WORKLOADS), help="default: w1,w2"
     )
     parser.add_argument(
         "--peers",
-        type=_words(PEERS, "peer"),
+        type=words(PEERS, "peer"),
         default=PEERS,
         help=f"default: {','.join(PEERS)}; an empty text measures Sluice alone",
     )
