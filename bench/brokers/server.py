@@ -101,9 +101,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_SECONDS)
-    for pid, _ in _processes(process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    while left := list(_processes(process.pid)):
+        for pid, _ in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
     process.wait()
 
 
