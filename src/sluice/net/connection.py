@@ -40,6 +40,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._out: list[Piece] = []
+        self._out_bytes = 0
         self._flushes = False
         self._beat: asyncio.TimerHandle | None = None
         #: How long ago, in heartbeats, the peer last said something, and since when a message of its is not complete.
@@ -48,6 +49,8 @@ class Connection(asyncio.Protocol):
         self._quiet = True
         self._reason = ""
         self.closed = False
+        #: Set when the connection is over.
+        self.over = asyncio.Event()
         self.can_write = True
         #: For the record: bytes and messages in each direction.
         self.bytes_in = self.bytes_out = 0
@@ -81,6 +84,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
+        self.over.set()
         if self._beat is not None:
             self._beat.cancel()
         self._on_lost(self._reason or (f"the connection broke: {error}" if error else "the peer closed the connection"))
@@ -93,7 +97,9 @@ class Connection(asyncio.Protocol):
 
     def send_pieces(self, pieces: Iterable[Piece]) -> None:
         """The same for messages that are encoded already."""
-        self._out.extend(pieces)
+        for piece in pieces:
+            self._out.append(piece)
+            self._out_bytes += len(piece)
         if not self._flushes:
             self._flushes = True
             self._loop.call_soon(self.flush)
@@ -104,9 +110,15 @@ class Connection(asyncio.Protocol):
         if self._out and not self.closed and self._transport is not None:
             data = b"".join(self._out)
             self._out.clear()
+            self._out_bytes = 0
             self.bytes_out += len(data)
             self._quiet = False
             self._transport.write(data)
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is over, or soon will be."""
+        return self.closed or bool(self._reason)
 
     @property
     def held_bytes(self) -> int:
@@ -116,7 +128,16 @@ class Connection(asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes that the peer has not taken."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether more can be sent without piling up."""
+        return self.can_write and self._out_bytes < HIGH_WATER_BYTES
+
+    def allow(self, max_message_bytes: int) -> None:
+        """Lets the peer say more at a time."""
+        self._reader.max_message_bytes = max_message_bytes
 
     def pause_reading(self) -> None:
         """Takes nothing from the peer until `resume_reading`."""

@@ -45,10 +45,10 @@ class FrameReader:
     ([], [(7, b'abc')])
     """
 
-    __slots__ = ("_chunks", "_max", "_message", "_missing", "_type", "held")
+    __slots__ = ("_chunks", "_message", "_missing", "_type", "held", "max_message_bytes")
 
     def __init__(self, max_message_bytes: int) -> None:
-        self._max = max_message_bytes
+        self.max_message_bytes = max_message_bytes
         self._chunks: list[bytes] = []
         #: How many bytes are missing before it is worth looking again.
         self._missing = _HEAD
@@ -91,8 +91,8 @@ class FrameReader:
         self._type = type & ~MORE
         self._message.append(payload)
         size = sum(map(len, self._message))
-        if size > self._max:
-            raise ProtocolError(f"a message of more than {self._max:,} bytes came: say less at a time")
+        if size > self.max_message_bytes:
+            raise ProtocolError(f"a message of more than {self.max_message_bytes:,} bytes came: say less at a time")
         if not type & MORE:
             message, self._message = b"".join(self._message), []
             yield self._type, message

@@ -318,7 +318,12 @@ _QUESTIONS: dict[str, _Part] = {
         lambda each: (each.after, each.until, each.where, each.max_bytes, each.wait_seconds),
         lambda said: Fetch(*said),
     ),
-    "resume": _part(Resume, tuple[str, str | None], lambda each: (each.name, each.where), lambda said: Resume(*said)),
+    "resume": _part(
+        Resume,
+        tuple[str, str, dict[str, int]],
+        lambda each: (each.name, each.where, dict(each.start)),
+        lambda said: Resume(*said),
+    ),
     "commit": _part(
         Commit, tuple[str, dict[str, int]], lambda each: (each.name, dict(each.positions)), lambda said: Commit(*said)
     ),

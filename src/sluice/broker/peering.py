@@ -1,0 +1,204 @@
+"""One connection of a broker: its handshake, what the peer may say, and what waits for it.
+
+Everything that a peer says is looked at here, at the door: what it must not say ends the connection with a reason, and the core
+behind the door never sees it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol, assert_never
+
+from sluice.broker.outbox import Outbox
+from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from sluice.net.connection import Connection
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import (
+    Accepted,
+    Ack,
+    Change,
+    Deliver,
+    Digest,
+    Kind,
+    Lost,
+    Message,
+    Notify,
+    Refused,
+    ReplayEvent,
+    Reply,
+    Request,
+    Role,
+    Snapshot,
+)
+from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome
+
+#: What a client may have sent while publishers are held up before nothing more is read from it.
+HELD_BYTES = 8 << 20
+
+
+class Host(Protocol):
+    """What a peering needs of the broker it belongs to."""
+
+    name: Peer
+    outbox_bytes: int
+    heartbeat_seconds: float
+
+    def hello(self, peering: Peering, hello: Hello) -> None:
+        """A peer has introduced itself."""
+
+    def welcome(self, peering: Peering, welcome: Welcome) -> None:
+        """A broker that was dialled has answered."""
+
+    def objection(self, peering: Peering, message: Message) -> str | None:
+        """Why a peer must not say this; None: it may."""
+
+    def arrived(self, peering: Peering, messages: list[Message]) -> None:
+        """Messages for the core."""
+
+    def waits(self, peering: Peering, change: int) -> None:
+        """What waits for a peer has changed, by so many bytes."""
+
+    def lost(self, peering: Peering, reason: str) -> None:
+        """The connection is over."""
+
+
+class Peering:
+    """A peer as its broker sees it."""
+
+    def __init__(self, host: Host, *, dials: bool) -> None:
+        self._host = host
+        #: Whether this broker has opened the connection.
+        self.dials = dials
+        self.name: Peer = ""
+        self.role = Role.CLIENT
+        self.is_up = False
+        self.outbox = Outbox(Policy.DROP_OLDEST, host.outbox_bytes, 0)
+        self.farewell: Bye | None = None
+        #: What came while publishers were held up.
+        self.held: deque[Message] = deque()
+        self._held_bytes = 0
+        self.connection = Connection(
+            on_messages=self._messages,
+            on_lost=lambda reason: host.lost(self, self.farewell.reason if self.farewell else reason),
+            on_writable=self.drain,
+            heartbeat_seconds=host.heartbeat_seconds,
+            max_message_bytes=MAX_CLIENT_MESSAGE_BYTES,
+        )
+
+    def begin(self, name: Peer, role: Role, policy: Policy = Policy.DROP_OLDEST, credit: int = 0) -> None:
+        """The handshake is over: the peer is who it says."""
+        self.name, self.role, self.is_up = name, role, True
+        self.outbox = Outbox(policy, self._host.outbox_bytes, credit)
+        if role == Role.BROKER:
+            self.connection.allow(MAX_MESSAGE_BYTES)
+
+    # --- what comes ---------------------------------------------------------------------------------------------------
+
+    def _messages(self, messages: list[Anything]) -> None:
+        for_core: list[Message] = []
+        for message in messages:
+            if isinstance(message, Ping):
+                continue
+            if isinstance(message, Bye):
+                self.farewell = message
+                break
+            problem = self._problem(message)
+            if problem is not None:
+                self.connection.close(problem)
+                break
+            match message:
+                case Credit(total):
+                    self.outbox.grant(total)
+                    self.drain()
+                case Hello():
+                    self._host.hello(self, message)
+                case Welcome():
+                    self._host.welcome(self, message)
+                case Dropped():
+                    pass  # objected to
+                case _:
+                    for_core.append(message)
+        if for_core:
+            self._host.arrived(self, for_core)
+
+    def _problem(self, message: Anything) -> str | None:
+        """What is wrong with a message at this moment."""
+        if isinstance(message, Hello):
+            return "you have said hello before" if self.is_up or self.dials else None
+        if isinstance(message, Welcome):
+            return None if self.dials and not self.is_up else "nobody waits for your welcome"
+        if not self.is_up:
+            return "say hello first"
+        if isinstance(message, Dropped):
+            return "only brokers say what they dropped"
+        if isinstance(message, Credit | Ping | Bye):
+            return None
+        if self.role == Role.CLIENT:
+            return self._problem_of_client(message) or self._host.objection(self, message)
+        return self._host.objection(self, message)
+
+    def _problem_of_client(self, message: Message) -> str | None:
+        """What a client must not say: the rest of the network believes its broker."""
+        match message:
+            case Change() | Snapshot():
+                entries = message.added if isinstance(message, Change) else message.entries
+                if message.kind in (Kind.INTEREST, Kind.BROKERS):
+                    return f"a client has no table of {message.kind.name.lower()} to tell of"
+                prefix = f"{self.name}/"
+                for entry in entries:
+                    if entry.id is None or not entry.id.startswith(prefix):
+                        return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
+            case Request(id):
+                if id.rpartition("/")[0] != self.name:
+                    return f"the id {id!r} is not yours: begin it with '{self.name}/'"
+            case Deliver() | Accepted() | Refused() | Reply():
+                return f"only brokers say {type(message).__name__}"
+            case Notify() | Digest() | Lost() | Ack() | ReplayEvent():
+                pass
+            case _:
+                assert_never(message)
+        return None
+
+    def hold(self, messages: list[Message]) -> None:
+        """Keeps what a client says until publishers may go on."""
+        self.held.extend(messages)
+        self._held_bytes += sum(message.batch.size for message in messages if isinstance(message, Notify))
+        if self._held_bytes > HELD_BYTES:
+            self.connection.pause_reading()
+
+    def release(self) -> list[Message]:
+        """What was kept."""
+        held = [*self.held]
+        self.held.clear()
+        self._held_bytes = 0
+        self.connection.resume_reading()
+        return held
+
+    # --- what goes ----------------------------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Sends a message; deliveries as the subscriber's credit allows."""
+        if isinstance(message, Deliver):
+            before = self.outbox.bytes
+            self.outbox.put(message)
+            self._host.waits(self, self.outbox.bytes - before)
+            self.drain()
+        else:
+            self.connection.send(message)
+
+    def drain(self) -> None:
+        """Sends what waits, as far as the peer takes it."""
+        if self.connection.can_write:
+            before = self.outbox.bytes
+            for pieces in self.outbox.ready():
+                self.connection.send_pieces(pieces)
+                if not self.connection.takes_more:
+                    break
+            self._host.waits(self, self.outbox.bytes - before)
+
+    def shed(self) -> None:
+        """The broker has no room: gives the oldest delivery up, or the peer if that is not what it has chosen."""
+        if self.outbox.can_drop:
+            self._host.waits(self, -self.outbox.drop())
+        else:
+            self.connection.close("the broker has no room for all that waits for you: take it faster")

@@ -1,0 +1,471 @@
+"""A broker on the network: connections in, the pure core in the middle, connections and the log out.
+
+What has arrived when the event loop comes round goes through the core as one batch, and what it answers is sent at the end of
+the same turn. Publications of a durable broker pass through the journal first. Publishers are held up, and nobody else, while
+the journal, a link or a subscriber that has chosen so cannot take more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import socket
+import time
+from collections import deque
+from functools import partial
+from importlib import import_module
+from typing import Any, assert_never
+
+from sluice.broker.broker import Broker
+from sluice.broker.config import ServerConfig
+from sluice.broker.desk import Desk
+from sluice.broker.journal import Journal
+from sluice.broker.logs import log
+from sluice.broker.peering import Peering
+from sluice.broker.store import NewBatch, Retention, Store
+from sluice.errors import ConfigurationError, StoreError
+from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
+from sluice.net.address import Address
+from sluice.net.connection import Connection
+from sluice.protocol.batch import Batch, Logged, Peer
+from sluice.protocol.messages import (
+    Answered,
+    Ask,
+    Change,
+    Deliver,
+    Effect,
+    Event,
+    Kind,
+    LinkDown,
+    LinkUp,
+    Message,
+    Notify,
+    NotStored,
+    Received,
+    Reply,
+    Role,
+    Send,
+    Snapshot,
+    Stored,
+    Tick,
+)
+from sluice.protocol.messages import Store as StoreEffect
+from sluice.protocol.wire import PROTOCOL, Hello, Welcome, encode_batch
+
+#: How often the broker looks after memory and patience.
+WATCH_SECONDS = 0.25
+#: How long whoever connects may take to say who it is, and a dialled broker to answer.
+HANDSHAKE_SECONDS = 10.0
+#: Between two attempts to reach a neighbour.
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
+#: What holds publishers up besides a peer.
+_JOURNAL = ""
+
+
+class Server:
+    """One broker, from its configuration.
+
+    >>> async def main() -> str:
+    ...     server = Server(ServerConfig(name="b1", listen="127.0.0.1:0"))
+    ...     await server.start()
+    ...     await server.stop()
+    ...     return server.address.host
+    >>> asyncio.run(main())
+    '127.0.0.1'
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.name: Peer = config.name
+        self.outbox_bytes = config.outbox_bytes
+        self.heartbeat_seconds = config.heartbeat_seconds
+        #: Where it listens, once it does.
+        self.address = Address.of(config.listen)
+        self.peers: dict[Peer, Peering] = {}
+        #: Connections whose peer has not said who it is.
+        self._strangers: dict[Peering, float] = {}
+        self._events: list[Event] = []
+        self._turn_due = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: What publishers wait for, and since when.
+        self._holds: dict[Peer, float] = {}
+        self._waiting_bytes = 0
+        #: What the journal's thread has to say.
+        self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
+        self._stopping = False
+        self._failed: asyncio.Future[None] | None = None
+        self._counts = dict.fromkeys(("published", "forwarded", "delivered", "dropped"), 0)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Opens the log, listens, and begins to dial its neighbours."""
+        self._loop = asyncio.get_running_loop()
+        self._failed = self._loop.create_future()
+        self._started = self._loop.time()
+        for module in self.config.imports:
+            _import(module)
+        self._store: Store | None = None
+        self._journal: Journal | None = None
+        accepted: dict[Peer, int] = {}
+        incarnation = time.time_ns() // 1_000_000
+        if self.config.data is not None:
+            self.config.data.mkdir(parents=True, exist_ok=True)
+            self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
+            retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
+            self._journal = Journal(self._store, max_pending_bytes=self.config.memory_bytes // 4, retention=retention)
+            accepted, incarnation = self._store.accepted(), self._store.incarnation
+            for first, last in self._store.damaged:
+                log("damaged", broker=self.name, first=first, last=last)
+        self.broker = Broker(self.name, self.config.broker_config(), incarnation, accepted)
+        self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
+        host, port = Address.of(self.config.listen)
+        self._listener = await self._loop.create_server(self._stranger, host, port, backlog=1_024)
+        self.address = Address(host, self._listener.sockets[0].getsockname()[1])
+        log("listens", broker=self.name, address=str(self.address))
+        self._tasks = [self._loop.create_task(self._dial(Address.of(link))) for link in self.config.links]
+        self._tasks.append(self._loop.create_task(self._watch()))
+
+    async def serve_forever(self) -> None:
+        """Runs until it is stopped, or until something inside it fails."""
+        assert self._failed is not None
+        await self._failed
+
+    async def stop(self) -> None:
+        """Takes nothing new, finishes what it has accepted, tells its peers and ends."""
+        self._stopping = True
+        self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for peering in [*self.peers.values(), *self._strangers]:
+            peering.connection.pause_reading()
+        self._desk.close()
+        if self._journal is not None and self._store is not None:
+            await self._loop.run_in_executor(None, self._journal.close)
+            await asyncio.sleep(0)  # what the journal's thread has sent to this one
+            self._store.close()
+        self._turn()
+        for peering in [*self.peers.values(), *self._strangers]:
+            peering.connection.close(f"{self.name} stops")
+        if self._tick is not None:
+            self._tick.cancel()
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_result(None)
+        await self._listener.wait_closed()
+        log("stopped", broker=self.name)
+
+    async def attach(self, end: socket.socket) -> None:
+        """Serves a client on a socket that is connected already."""
+        await self._loop.connect_accepted_socket(self._stranger, end)
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _stranger(self) -> asyncio.Protocol:
+        """Somebody has connected."""
+        peering = Peering(self, dials=False)
+        self._strangers[peering] = self._loop.time()
+        return peering.connection
+
+    async def _dial(self, address: Address) -> None:
+        """Keeps a link to a neighbour up."""
+        retry = FIRST_RETRY_SECONDS
+        while True:
+            peering = Peering(self, dials=True)
+            try:
+                async with asyncio.timeout(HANDSHAKE_SECONDS):
+                    same = partial(_same, peering.connection)
+                    await self._loop.create_connection(same, address.host, address.port)
+            except OSError as error:  # also what the timeout raises
+                if retry == LAST_RETRY_SECONDS:
+                    log("unreachable", broker=self.name, address=str(address), reason=str(error))
+            else:
+                self._strangers[peering] = self._loop.time()
+                hello = Hello(PROTOCOL, Role.BROKER, self.name, self.broker.incarnation)
+                peering.connection.send(hello)
+                await peering.connection.over.wait()
+                if peering.is_up:
+                    retry = FIRST_RETRY_SECONDS
+            await asyncio.sleep(retry * (1 + random.random()))
+            retry = min(retry * 2, LAST_RETRY_SECONDS)
+
+    def hello(self, peering: Peering, hello: Hello) -> None:
+        """A peer has introduced itself."""
+        refusal = self._refusal(peering, hello)
+        if refusal is not None:
+            peering.connection.close(refusal, is_final=hello.role == Role.CLIENT)
+            return
+        accepted = self.broker.intake.settled(hello.name) if self.config.data is not None else None
+        welcome = Welcome(PROTOCOL, self.name, self.broker.incarnation, accepted, self.heartbeat_seconds)
+        peering.connection.send(welcome)
+        peering.begin(hello.name, hello.role, hello.policy, hello.credit)
+        self._up(peering)
+
+    def _refusal(self, peering: Peering, hello: Hello) -> str | None:
+        if hello.protocol != PROTOCOL:
+            return f"{self.name} speaks version {PROTOCOL} of the protocol, not {hello.protocol}: use the same release"
+        if hello.name == self.name:
+            return f"{self.name} is the name of this broker: choose another one"
+        if len(self.peers) >= self.config.max_connections:
+            return f"{self.name} has its {self.config.max_connections:,} connections: try another broker"
+        known = self.peers.get(hello.name)
+        if known is not None and known.role != hello.role:
+            return f"{hello.name} is the name of a {known.role.name.lower()} here: choose another one"
+        if known is not None and known.dials and self.name < hello.name:
+            return f"{self.name} has dialled {hello.name} already"
+        if hello.role == Role.CLIENT and "/" in hello.name:
+            return f"the name {hello.name!r} has a slash in it: choose another one"
+        return None
+
+    def welcome(self, peering: Peering, welcome: Welcome) -> None:
+        """A broker that was dialled has answered."""
+        known = self.peers.get(welcome.name)
+        if welcome.protocol != PROTOCOL or welcome.name == self.name:
+            peering.connection.close(f"{self.name} cannot be linked to {welcome.name}: is that this very broker?")
+        elif known is not None and not known.dials and welcome.name < self.name:
+            peering.connection.close(f"{welcome.name} has dialled {self.name} already")
+        else:
+            peering.begin(welcome.name, Role.BROKER)
+            self._up(peering)
+
+    def _up(self, peering: Peering) -> None:
+        self._strangers.pop(peering, None)
+        known = self.peers.get(peering.name)
+        self.peers[peering.name] = peering
+        if known is not None:
+            reason = f"another connection says that it is {peering.name}"
+            known.connection.close(reason, is_final=known.role == Role.CLIENT)
+        log("up", broker=self.name, peer=peering.name, role=peering.role.name.lower())
+        self._post(LinkUp(peering.name, peering.role))
+
+    def lost(self, peering: Peering, reason: str) -> None:
+        """A connection is over."""
+        self._strangers.pop(peering, None)
+        self._waiting_bytes -= peering.outbox.bytes
+        if self.peers.get(peering.name) is peering:
+            del self.peers[peering.name]
+            self._release(peering.name)
+            log("down", broker=self.name, peer=peering.name, reason=reason)
+            if not self._stopping:
+                self._post(LinkDown(peering.name))
+        elif not peering.is_up:
+            log("refused", broker=self.name, reason=reason)
+
+    # --- what comes ---------------------------------------------------------------------------------------------------
+
+    def objection(self, peering: Peering, message: Message) -> str | None:
+        """Why a peer must not say this; None: it may."""
+        if not isinstance(message, Change | Snapshot):
+            return None
+        entries = message.added if isinstance(message, Change) else message.entries
+        if message.kind == Kind.BROKERS:
+            ways = self.broker.ways[Kind.BROKERS]
+            for entry in entries:
+                if entry.id == self.name or ways.get(entry.id or "", peering.name) != peering.name:
+                    return f"{entry.id} is reached another way: this link would close a cycle, and brokers form a tree"
+        elif peering.role == Role.CLIENT:
+            replica = self.broker.tables[message.kind].replicas.get(peering.name)
+            held = 0 if replica is None else len(replica.entries)
+            if held + len(entries) > self.config.max_subscriptions:
+                return f"more than {self.config.max_subscriptions:,} subscriptions of one client: use several"
+        return None
+
+    def arrived(self, peering: Peering, messages: list[Message]) -> None:
+        """Messages for the core."""
+        if peering.role == Role.CLIENT and (peering.held or (self._holds and _publishes(messages))):
+            peering.hold(messages)
+            return
+        for message in messages:
+            if isinstance(message, Notify) and peering.role == Role.CLIENT:
+                self._counts["published"] += len(message.batch)
+            self._post(Received(peering.name, message))
+
+    def _post(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Has the core take in what arrived, and does what it says."""
+        self._turn_due = False
+        events, self._events = self._events, []
+        try:
+            for effect in self.broker.step_all(events, self._loop.time()):
+                self._do(effect)
+        except Exception as error:  # the core's state cannot be trusted any more: end, and be started again
+            log("failed", broker=self.name, reason=f"{type(error).__name__}: {error}")
+            if self._failed is not None and not self._failed.done():
+                self._failed.set_exception(error)
+            return
+        deadline = self.broker.deadline
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if deadline != math.inf and not self._stopping:
+            self._tick = self._loop.call_at(max(deadline, self._loop.time()), self._post, Tick())
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                self._send(peer, message)
+            case StoreEffect(batch, after):
+                self._log(batch, after)
+            case Ask(request):
+                self._desk.ask(request)
+            case _:
+                assert_never(effect)
+
+    # --- what goes ----------------------------------------------------------------------------------------------------
+
+    def _send(self, peer: Peer, message: Message) -> None:
+        peering = self.peers.get(peer)
+        if peering is None:
+            return
+        if isinstance(message, Deliver):
+            self._counts["delivered"] += len(message.batch)
+        elif isinstance(message, Notify):
+            self._counts["forwarded"] += len(message.batch)
+        peering.send(message)
+        unsent = peering.connection.unsent_bytes
+        if unsent > MAX_CLIENT_MESSAGE_BYTES:
+            self._pile_up(peering, unsent)
+
+    def _pile_up(self, peering: Peering, unsent: int) -> None:
+        """A peer does not take what it is sent."""
+        if peering.role == Role.CLIENT or unsent > self.config.memory_bytes:
+            peering.connection.close("you do not take what you are sent")
+        else:
+            self._hold(peering.name)
+
+    def waits(self, peering: Peering, change: int) -> None:
+        """What waits for a peer has changed, by so many bytes."""
+        self._waiting_bytes += change
+        if peering.outbox.is_hopeless:
+            peering.connection.close("you are slower than what you asked for, and have chosen to be disconnected then")
+        if peering.outbox.holds_up:
+            self._hold(peering.name)
+        elif change <= 0:
+            self._release(peering.name)
+        while self._waiting_bytes > self.config.memory_bytes:
+            slowest = max(self.peers.values(), key=lambda each: each.outbox.bytes)
+            if not slowest.outbox.bytes or slowest.connection.closing:
+                break
+            slowest.shed()
+
+    # --- holding publishers up ----------------------------------------------------------------------------------------
+
+    def _hold(self, cause: Peer) -> None:
+        self._holds.setdefault(cause, self._loop.time())
+
+    def _release(self, cause: Peer) -> None:
+        if self._holds.pop(cause, None) is not None and not self._holds:
+            for peering in list(self.peers.values()):
+                if peering.held:
+                    self.arrived(peering, peering.release())
+
+    async def _watch(self) -> None:
+        """Looks after memory and patience, now and then."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = self._loop.time()
+            for peering, since in list(self._strangers.items()):
+                if now - since > HANDSHAKE_SECONDS:
+                    peering.connection.close("say hello sooner")
+            for cause, since in list(self._holds.items()):
+                held_up = self.peers.get(cause)
+                if held_up is not None and held_up.connection.can_write and not held_up.outbox.holds_up:
+                    self._release(cause)
+                elif held_up is not None and now - since > self.config.patience_seconds:
+                    held_up.connection.close("publishers have waited for you long enough")
+            coming = sorted((*self.peers.values(), *self._strangers), key=lambda each: each.connection.held_bytes)
+            total = sum(peering.connection.held_bytes for peering in coming)
+            while coming and total > self.config.memory_bytes:
+                largest = coming.pop()
+                total -= largest.connection.held_bytes
+                largest.connection.close("the broker has no room for the message that you are sending")
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _log(self, batch: Batch, after: int) -> None:
+        assert self._journal is not None
+        now_micros = time.time_ns() // 1_000
+        new = NewBatch(batch.publisher, after, batch.numbers[-1], len(batch), now_micros, b"".join(encode_batch(batch)))
+        self._journal.submit(new, lambda result: self._logged(batch, now_micros, result))
+        if self._journal.full:
+            self._hold(_JOURNAL)
+
+    def _logged(self, batch: Batch, now_micros: int, result: int | StoreError) -> None:
+        """Called by the journal's thread."""
+        self._settled.append((batch, now_micros, result))
+        if len(self._settled) == 1:
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        assert self._journal is not None and self._store is not None
+        while self._settled:
+            batch, now_micros, result = self._settled.popleft()
+            if isinstance(result, StoreError):
+                reason = str(result)
+                log("not stored", broker=self.name, peer=batch.publisher, reason=reason)
+                self._post(NotStored(batch, self._store.last_number(batch.publisher), reason))
+            else:
+                batch = batch.placed(Logged(self.name, range(result, result + len(batch)), now_micros))
+                self._desk.stored(batch)
+                self._post(Stored(batch))
+        if not self._journal.full:
+            self._release(_JOURNAL)
+
+    def _replied(self, reply: Reply) -> None:
+        self._post(Answered(reply))
+
+    # --- its own account ----------------------------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """How this broker is, for `sluice status`."""
+        store = self._store
+        return {
+            "name": self.name,
+            "address": str(self.address),
+            "incarnation": self.broker.incarnation,
+            "uptime_seconds": self._loop.time() - self._started,
+            "links": [
+                {
+                    "peer": peering.name,
+                    "role": peering.role.name.lower(),
+                    "bytes_in": peering.connection.bytes_in,
+                    "bytes_out": peering.connection.bytes_out,
+                    "waiting_bytes": peering.outbox.bytes + peering.connection.unsent_bytes,
+                    "dropped": peering.outbox.dropped,
+                }
+                for peering in self.peers.values()
+                if peering.role == Role.BROKER or peering.outbox.bytes or peering.outbox.dropped
+            ],
+            "clients": sum(peering.role == Role.CLIENT for peering in self.peers.values()),
+            "tables": {
+                kind.name.lower(): sum(len(replica.entries) for replica in table.replicas.values())
+                for kind, table in self.broker.tables.items()
+            },
+            "brokers": [self.name, *self.broker.ways[Kind.BROKERS]],
+            "log": None if store is None else {"first": store.first, "head": store.head, "bytes": store.payload_bytes},
+            "memory_bytes": self._waiting_bytes,
+            "requests": len(self.broker.requests),
+            **self._counts,
+        }
+
+
+def _same(connection: Connection) -> Connection:
+    return connection
+
+
+def _publishes(messages: list[Message]) -> bool:
+    return any(isinstance(message, Notify) for message in messages)
+
+
+def _import(module: str) -> None:
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(f"the module {module!r} of `imports` cannot be imported: {error}") from None

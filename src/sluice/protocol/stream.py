@@ -1,0 +1,94 @@
+"""Reading a log: what of a range satisfies a filter, page by page.
+
+A log holds batches as they were stored, under offsets that count up by one. An answer says how far it has looked, so that a
+reader continues from there whether something matched or not, and which offsets are gone: damaged, or past their retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sluice.match.filterset import FilterSet
+from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Batch, Logged, Peer
+from sluice.protocol.messages import Fetch, Fetched
+from sluice.protocol.wire import decode_batch
+
+#: How much of a log is looked at for one answer, so that a filter that matches nothing does not keep a broker busy.
+SCAN_BYTES = 8 << 20
+
+
+class StoredBatch(Protocol):
+    """A batch in a log: the offset of its first publication, and its bytes."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def time_micros(self) -> int: ...
+    @property
+    def payload(self) -> bytes: ...
+
+
+#: Whole batches with offsets after one and up to another, about so many bytes of them, but one if there is any.
+Read = Callable[[int, int, int], Sequence[StoredBatch]]
+
+
+class Stream:
+    """One log, for one reader at a time."""
+
+    __slots__ = ("_name", "_read")
+
+    def __init__(self, name: Peer, read: Read) -> None:
+        self._name = name
+        self._read = read
+
+    def fetch(self, question: Fetch, where: FilterSet[None], first: int, head: int) -> Fetched:
+        """Answers a question about a log that holds the offsets from `first` to `head`."""
+        until = head if question.until is None else min(question.until, head)
+        missing: list[tuple[int, int]] = []
+        batches: list[Batch] = []
+        at = max(question.after, 0) + 1
+        if at < first:
+            missing.append((at, min(first - 1, until)))
+            at = min(first, until + 1)
+        found = scanned = 0
+        while at <= until and found < question.max_bytes and scanned < SCAN_BYTES:
+            page = self._read(at - 1, until, question.max_bytes)
+            if not page:
+                missing.append((at, until))
+                at = until + 1
+            for stored in page:
+                if stored.first > at:
+                    missing.append((at, stored.first - 1))
+                scanned += len(stored.payload)
+                batch = self._matching(stored, where, at, until)
+                if batch is not None:
+                    batches.append(batch)
+                    found += batch.size
+                at = min(stored.first + stored.count - 1, until) + 1
+                if found >= question.max_bytes:
+                    break
+        return Fetched(tuple(batches), max(at - 1, question.after), first, head, tuple(missing))
+
+    def _matching(self, stored: StoredBatch, where: FilterSet[None], start: int, end: int) -> Batch | None:
+        """What of a batch lies in the range and satisfies the filter."""
+        batch = decode_batch(stored.payload)
+        offsets = range(stored.first, stored.first + stored.count)
+        rows = [
+            row
+            for row, keys in enumerate(where.matching_each(batch.notifications))
+            if keys and start <= offsets[row] <= end
+        ]
+        if not rows:
+            return None
+        return batch.placed(Logged(self._name, offsets, stored.time_micros)).whole_or(rows)
+
+
+def only(where: Subscription) -> FilterSet[None]:
+    """One filter, as a log is read with."""
+    filters: FilterSet[None] = FilterSet()
+    filters.add(None, where)
+    return filters
