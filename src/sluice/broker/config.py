@@ -1,0 +1,179 @@
+"""What can be said about a broker that runs: every setting with its default, checked when it is made.
+
+The fields are the one list of settings, each with the sentence that the help and the reference print: files, environment and
+flags are read off it, and the ending of a name says its unit. See `sluice.broker.settings` for where values come from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from sluice.errors import ConfigurationError
+from sluice.limits import MAX_NAME
+from sluice.net.address import DEFAULT_PORT, Address
+
+if TYPE_CHECKING:
+    from sluice.broker.broker import BrokerConfig
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How a broker runs.
+
+    >>> ServerConfig(name="b1", listen="127.0.0.1:0").address
+    Address(host='127.0.0.1', port=0)
+    >>> ServerConfig(name="b1", retain_seconds=60)
+    Traceback (most recent call last):
+    sluice.errors.ConfigurationError: retain_seconds is 60, but nothing is kept without a log: give data a directory
+    """
+
+    name: Annotated[str, "what the broker is called; no other broker of the network has the same name"]
+    listen: Annotated[str, "host and port for clients and other brokers; port 0: the kernel picks one"] = (
+        f"127.0.0.1:{DEFAULT_PORT}"
+    )
+    links: Annotated[
+        tuple[str, ...],
+        "addresses of the brokers that this one dials, again and again; the other end of a link only listens",
+    ] = ()
+    routing: Annotated[
+        str, "how subscriptions are told to neighbours: the routing algorithm, the same in the whole network"
+    ] = "covering"
+    advertisements: Annotated[
+        str | None, "how advertisements are told to neighbours; none: they are not used, and all may publish anything"
+    ] = None
+    merge_ratio: Annotated[
+        float,
+        "for imperfect merging: how much longer than both together the merger of two intervals may be; 1 is perfect",
+    ] = 1.5
+    cache_notifications: Annotated[
+        int, "recent notifications kept for subscriptions that are not complete yet; 0: no cache"
+    ] = 0
+    cache_seconds: Annotated[float, "for how long the cache keeps a notification"] = 10.0
+    lease_seconds: Annotated[
+        float, "for how long a neighbour is believed that does not renew its tables; 0: until the link goes down"
+    ] = 0.0
+    renew_seconds: Annotated[float, "time between renewals; goes with lease_seconds"] = 0.0
+    data: Annotated[
+        Path | None,
+        "directory of the log that makes the broker durable; none: it keeps nothing and acknowledges at once",
+    ] = None
+    fsync: Annotated[bool, "whether a publication is on the disk before it is acknowledged"] = True
+    retain_seconds: Annotated[float | None, "age at which the log forgets; none: never"] = None
+    retain_bytes: Annotated[int | None, "size at which the log forgets the oldest; none: it grows"] = None
+    memory_bytes: Annotated[int, "bound on what waits in memory for all slow peers together"] = 256 * MIB
+    outbox_bytes: Annotated[int, "the part of it that may wait for one client"] = 16 * MIB
+    patience_seconds: Annotated[
+        float, "how long a subscriber with the policy block may hold publishers up before it is disconnected"
+    ] = 5.0
+    max_connections: Annotated[int, "connections at a time, those of brokers included"] = 10_000
+    max_subscriptions: Annotated[int, "subscriptions of all clients together"] = 2_000_000
+    heartbeat_seconds: Annotated[float, "how long a link is quiet before it is asked whether it lives"] = 5.0
+    imports: Annotated[
+        tuple[str, ...],
+        "Python modules to import first: they register constraint types and routing algorithms of your own",
+    ] = ()
+    log_level: Annotated[str, "the least that is logged: debug, info, warning or error"] = "info"
+    log_format: Annotated[str, "text, or json: one object a line; logs go to standard error"] = "text"
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ConfigurationError(problem)
+
+    def _problems(self) -> Iterator[str]:
+        """What cannot be as it is, the first thing first."""
+        yield from _problems_of_name(self.name)
+        for address in (self.listen, *self.links):
+            Address.of(address)
+        if self.address in self._dialled:
+            yield f"links has {self.listen}, where {self.name} itself listens: take it out"
+        if any(not address.port for address in self._dialled):
+            yield "links has an address with port 0, which nobody can dial: write the port where the broker listens"
+        yield from self._problems_of_numbers()
+        if (self.lease_seconds > 0) != (self.renew_seconds > 0):
+            yield "lease_seconds and renew_seconds go together: set both, or neither for no leases"
+        for name in ("retain_seconds", "retain_bytes"):
+            if getattr(self, name) is not None and self.data is None:
+                yield f"{name} is {getattr(self, name)}, but nothing is kept without a log: give data a directory"
+        if self.outbox_bytes > self.memory_bytes:
+            yield (
+                f"outbox_bytes is {self.outbox_bytes:,} and memory_bytes {self.memory_bytes:,}, but one client cannot have "
+                "more than all together: raise memory_bytes or lower outbox_bytes"
+            )
+        for name, choices in (("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
+            if getattr(self, name) not in choices:
+                yield f"{name} is {getattr(self, name)!r}: take one of {', '.join(choices)}"
+
+    def _problems_of_numbers(self) -> Iterator[str]:
+        for name in ("merge_ratio", "memory_bytes", "outbox_bytes", "max_connections"):
+            if not getattr(self, name) >= 1:
+                yield f"{name} is {getattr(self, name)}: it is at least 1"
+        for name in ("cache_notifications", "lease_seconds", "renew_seconds", "patience_seconds", "max_subscriptions"):
+            if not getattr(self, name) >= 0:
+                yield f"{name} is {getattr(self, name)}: it is not below 0"
+        for name in ("cache_seconds", "retain_seconds", "retain_bytes", "heartbeat_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                yield f"{name} is {value}: it is more than 0"
+
+    @property
+    def address(self) -> Address:
+        """Where the broker is to listen."""
+        return Address.of(self.listen)
+
+    @property
+    def _dialled(self) -> list[Address]:
+        return [Address.of(link) for link in self.links]
+
+    def broker_config(self) -> BrokerConfig:
+        """What the core needs of it. Imports the modules in `imports`, whose names `routing` may use."""
+        from sluice.broker.broker import BrokerConfig
+        from sluice.protocol.complete import CacheConfig
+        from sluice.protocol.lease import LeaseConfig
+        from sluice.protocol.route.policy import Ratio
+        from sluice.protocol.route.reduce import RoutingOptions, algorithm
+
+        for module in self.imports:
+            _import(module)
+        algorithm(self.routing)
+        if self.advertisements is not None:
+            algorithm(self.advertisements)
+        cache = lease = None
+        if self.cache_notifications:
+            cache = CacheConfig(notifications=self.cache_notifications, seconds=self.cache_seconds)
+        if self.lease_seconds:
+            lease = LeaseConfig(lease_seconds=self.lease_seconds, renew_seconds=self.renew_seconds)
+        return BrokerConfig(
+            routing=self.routing,
+            advertisements=self.advertisements,
+            options=RoutingOptions(policy=Ratio(self.merge_ratio)),
+            cache=cache,
+            lease=lease,
+            durable=self.data is not None,
+        )
+
+
+def _problems_of_name(name: str) -> Iterator[str]:
+    """A name is also that of a directory, and stands in front of a slash in the ids of subscriptions."""
+    if not re.fullmatch(r"[\w-][\w.-]*", name):
+        yield f"{name!r} is no name of a broker: write letters, digits, dashes, underscores and dots, no dot in front"
+    if len(name) > MAX_NAME:
+        yield f"the name {name[:20]}... has {len(name)} characters: {MAX_NAME} are enough"
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"imports has {module}, which cannot be imported: {error}. Install it, or put its folder on PYTHONPATH"
+        ) from error
