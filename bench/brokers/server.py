@@ -89,7 +89,7 @@ def started(
             if process.poll() is not None or time.monotonic() > deadline:
                 # The lines of a Java trace that say something are those that are not indented.
                 lines = [line for line in log.read_text(errors="replace").splitlines() if line[:1].strip()]
-                raise ServerError(f"{name} did not start: {' | '.join(lines[-3:]) or 'it said nothing'}")
+                raise ServerError(f"{name} did not start: {'; '.join(lines[-3:]) or 'it said nothing'}")
             time.sleep(0.05)
         yield process.pid
     finally:
