@@ -1,8 +1,8 @@
 """Records as rows of keys: what a batch says, along the fields that the index tests.
 
-Arrow batches are encoded column by column without touching single values (strings once per distinct string); lists of Python
-records one by one. A row is *inexact* if it holds a number that no double equals: its `upper` and `lower` keys then differ,
-and its matches must be confirmed.
+Arrow batches are encoded column by column without touching single values (strings once per distinct string); so are many Python
+records when few attributes are asked for, and others one by one. A row is *inexact* if it holds a number that no double equals:
+its `upper` and `lower` keys then differ, and its matches must be confirmed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ import pyarrow.compute as pc
 from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fields, NameFields
 from sluice.match.keys import EXACT, around, double_key, text_key, time_key, utf8
 from sluice.match.layout import MISSING
-from sluice.model.notification import attributes, from_arrow
+from sluice.model.notification import Notifications, attributes, from_arrow
 from sluice.model.values import Kind, Value, kind_of
 
 Words = npt.NDArray[np.int64]
 #: Row and field of an inexact number, and the key of the double below it.
 Below = tuple[int, int, int]
+#: So many records are worth turning into columns, if no more than so many attributes are asked for.
+COLUMNS_FROM_RECORDS, COLUMNS_UP_TO_NAMES = 16, 16
+#: Python values that Arrow holds as they are, as long as a column has one kind of them.
+_ARROW_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
 class Rows(NamedTuple):
@@ -44,18 +48,18 @@ def encode(batch: pa.RecordBatch | Sequence[object], fields: Fields) -> Rows:
 
 
 def _encode_records(records: Sequence[object], fields: Fields) -> Rows:
-    flat = [attributes(record) for record in records]
-    upper = np.empty((len(flat), len(fields)), np.int64)
-    upper[:] = fields.defaults
-    below: list[Below] = []
-    for row, record in enumerate(flat):
-        for name, value in record.items():
-            entry = fields.by_name.get(name)
-            if entry is not None:
-                key = write_value(upper[row], entry, value, fields)
-                if key is not None:
-                    below.append((row, entry.number, key))
-    return _rows(upper, below, flat.__getitem__)
+    flat = records if type(records) is Notifications else [attributes(record) for record in records]
+    writer = _ColumnWriter(len(flat), fields)
+    if len(flat) >= COLUMNS_FROM_RECORDS and len(fields.by_name) <= COLUMNS_UP_TO_NAMES:
+        for name, entry in fields.by_name.items():
+            writer.write_values(name, entry, [record.get(name) for record in flat])
+    else:
+        for row, record in enumerate(flat):
+            for name, value in record.items():
+                found = fields.by_name.get(name)
+                if found is not None:
+                    writer.write_value(found, row, value)
+    return _rows(writer.upper, writer.below, flat.__getitem__)
 
 
 def _rows(upper: Words, below: list[Below], record: Callable[[int], dict[str, Value]]) -> Rows:
@@ -107,7 +111,7 @@ def _encode_arrow(batch: pa.RecordBatch, fields: Fields) -> Rows:
     maps = tuple(f"{name}." for name, column in columns.items() if pa.types.is_map(column.type))
     if maps and any(name.startswith(maps) for name in fields.by_name):
         return _encode_records(list(from_arrow(batch)), fields)  # the keys of a map are not columns
-    writer = _ColumnWriter(batch, fields)
+    writer = _ColumnWriter(batch.num_rows, fields)
     for name, entry in fields.by_name.items():
         column = columns.get(name)
         if column is not None:
@@ -133,9 +137,9 @@ def _columns(batch: pa.RecordBatch, fields: Fields) -> dict[str, pa.Array]:
 class _ColumnWriter:
     """Fills the rows of a batch column by column."""
 
-    def __init__(self, batch: pa.RecordBatch, fields: Fields) -> None:
+    def __init__(self, rows: int, fields: Fields) -> None:
         self.fields = fields
-        self.upper: Words = np.empty((batch.num_rows, len(fields)), np.int64)
+        self.upper: Words = np.empty((rows, len(fields)), np.int64)
         self.upper[:] = fields.defaults
         self.below: list[Below] = []
 
@@ -155,6 +159,21 @@ class _ColumnWriter:
             self._times(entry, column)
         else:
             self._values(name, entry, column)
+
+    def write_values(self, name: str, entry: NameFields, values: list[Value]) -> None:
+        """The same from Python values, as a column if they are all of one kind."""
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) == 1 and (kind := _ARROW_TYPES.get(kinds.pop())) is not None:
+            try:
+                column = pa.array(values, kind)
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+                pass  # numbers beyond 64 bits, halves of surrogate pairs
+            else:
+                self.write(name, entry, column)
+                return
+        for row, value in enumerate(values):
+            if value is not None:
+                self.write_value(entry, row, value)
 
     def _kinds(self, entry: NameFields, column: pa.Array, codes: Words | int) -> None:
         if entry.kind:
@@ -186,7 +205,7 @@ class _ColumnWriter:
             large = np.flatnonzero((values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT)
             for row in large.tolist():
                 if valid is None or valid[row]:
-                    self._value(entry, row, int(values[row]))
+                    self.write_value(entry, row, int(values[row]))
 
     def _strings(self, entry: NameFields, column: pa.Array) -> None:
         self._kinds(entry, column, KIND_CODES[Kind.STRING])
@@ -220,9 +239,10 @@ class _ColumnWriter:
         """Any other type, value by value, as a Python record would be read."""
         for row, record in enumerate(from_arrow(pa.RecordBatch.from_arrays([column], [name]))):
             if name in record:
-                self._value(entry, row, record[name])
+                self.write_value(entry, row, record[name])
 
-    def _value(self, entry: NameFields, row: int, value: Value) -> None:
+    def write_value(self, entry: NameFields, row: int, value: Value) -> None:
+        """Writes one value."""
         key = write_value(self.upper[row], entry, value, self.fields)
         if key is not None:
             self.below.append((row, entry.number, key))

@@ -47,6 +47,19 @@ def attributes(record: object) -> dict[str, Value]:
     return found
 
 
+class Notifications(list[dict[str, Value]]):
+    """Records that `attributes` has read, so that nobody needs to read them again."""
+
+    __slots__ = ()
+
+
+def decoded(records: Iterable[dict[str, Any]]) -> Notifications:
+    """The notifications that records are whose names are known to be strings, as a decoder makes them."""
+    return Notifications(
+        record if _PLAIN.issuperset(map(type, record.values())) else attributes(record) for record in records
+    )
+
+
 def from_json(text: str | bytes | bytearray) -> dict[str, Value]:
     """The notification in a JSON text. NaN and Infinity are read; of equal keys the last one counts.
 
