@@ -8,13 +8,13 @@ the journal, a link or a subscriber that has chosen so cannot take more.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 import socket
 import time
 from collections import deque
 from functools import partial
-from importlib import import_module
 from typing import Any, assert_never
 
 from sluice.broker.broker import Broker
@@ -24,8 +24,9 @@ from sluice.broker.journal import Journal
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
 from sluice.broker.store import NewBatch, Retention, Store
-from sluice.errors import ConfigurationError, StoreError
+from sluice.errors import StoreError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
+from sluice.match.warm import warm
 from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch, Logged, Peer
@@ -92,6 +93,8 @@ class Server:
         #: What publishers wait for, and since when.
         self._holds: dict[Peer, float] = {}
         self._waiting_bytes = 0
+        #: How many subscriptions clients have, about: what they take back is subtracted now and then.
+        self._subscriptions = 0
         #: What the journal's thread has to say.
         self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
         self._stopping = False
@@ -105,8 +108,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._started = self._loop.time()
-        for module in self.config.imports:
-            _import(module)
+        core = self.config.broker_config()
+        warm()
         self._store: Store | None = None
         self._journal: Journal | None = None
         accepted: dict[Peer, int] = {}
@@ -118,13 +121,13 @@ class Server:
             self._journal = Journal(self._store, max_pending_bytes=self.config.memory_bytes // 4, retention=retention)
             accepted, incarnation = self._store.accepted(), self._store.incarnation
             for first, last in self._store.damaged:
-                log("damaged", broker=self.name, first=first, last=last)
-        self.broker = Broker(self.name, self.config.broker_config(), incarnation, accepted)
+                log("damaged", level=logging.ERROR, first=first, last=last)
+        self.broker = Broker(self.name, core, incarnation, accepted)
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
         host, port = Address.of(self.config.listen)
         self._listener = await self._loop.create_server(self._stranger, host, port, backlog=1_024)
         self.address = Address(host, self._listener.sockets[0].getsockname()[1])
-        log("listens", broker=self.name, address=str(self.address))
+        log("listens", address=str(self.address))
         self._tasks = [self._loop.create_task(self._dial(Address.of(link))) for link in self.config.links]
         self._tasks.append(self._loop.create_task(self._watch()))
 
@@ -155,7 +158,7 @@ class Server:
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(None)
         await self._listener.wait_closed()
-        log("stopped", broker=self.name)
+        log("stopped")
 
     async def attach(self, end: socket.socket) -> None:
         """Serves a client on a socket that is connected already."""
@@ -180,7 +183,7 @@ class Server:
                     await self._loop.create_connection(same, address.host, address.port)
             except OSError as error:  # also what the timeout raises
                 if retry == LAST_RETRY_SECONDS:
-                    log("unreachable", broker=self.name, address=str(address), reason=str(error))
+                    log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
             else:
                 self._strangers[peering] = self._loop.time()
                 hello = Hello(PROTOCOL, Role.BROKER, self.name, self.broker.incarnation)
@@ -237,7 +240,7 @@ class Server:
         if known is not None:
             reason = f"another connection says that it is {peering.name}"
             known.connection.close(reason, is_final=known.role == Role.CLIENT)
-        log("up", broker=self.name, peer=peering.name, role=peering.role.name.lower())
+        log("link-up", peer=peering.name, role=peering.role.name.lower())
         self._post(LinkUp(peering.name, peering.role))
 
     def lost(self, peering: Peering, reason: str) -> None:
@@ -247,11 +250,11 @@ class Server:
         if self.peers.get(peering.name) is peering:
             del self.peers[peering.name]
             self._release(peering.name)
-            log("down", broker=self.name, peer=peering.name, reason=reason)
+            log("link-down", peer=peering.name, reason=reason)
             if not self._stopping:
                 self._post(LinkDown(peering.name))
         elif not peering.is_up:
-            log("refused", broker=self.name, reason=reason)
+            log("refused", level=logging.WARNING, reason=reason)
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 
@@ -265,11 +268,10 @@ class Server:
             for entry in entries:
                 if entry.id == self.name or ways.get(entry.id or "", peering.name) != peering.name:
                     return f"{entry.id} is reached another way: this link would close a cycle, and brokers form a tree"
-        elif peering.role == Role.CLIENT:
-            replica = self.broker.tables[message.kind].replicas.get(peering.name)
-            held = 0 if replica is None else len(replica.entries)
-            if held + len(entries) > self.config.max_subscriptions:
-                return f"more than {self.config.max_subscriptions:,} subscriptions of one client: use several"
+        elif peering.role == Role.CLIENT and message.kind == Kind.SUBSCRIPTIONS:
+            self._subscriptions += len(entries)
+            if self._subscriptions > self.config.max_subscriptions:
+                return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"
         return None
 
     def arrived(self, peering: Peering, messages: list[Message]) -> None:
@@ -296,7 +298,7 @@ class Server:
             for effect in self.broker.step_all(events, self._loop.time()):
                 self._do(effect)
         except Exception as error:  # the core's state cannot be trusted any more: end, and be started again
-            log("failed", broker=self.name, reason=f"{type(error).__name__}: {error}")
+            log("failed", level=logging.CRITICAL, error=error)
             if self._failed is not None and not self._failed.done():
                 self._failed.set_exception(error)
             return
@@ -371,6 +373,10 @@ class Server:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             now = self._loop.time()
+            held = self.broker.tables[Kind.SUBSCRIPTIONS].replicas
+            self._subscriptions = sum(
+                len(replica.entries) for peer, replica in held.items() if self.broker.roles.get(peer) == Role.CLIENT
+            )
             for peering, since in list(self._strangers.items()):
                 if now - since > HANDSHAKE_SECONDS:
                     peering.connection.close("say hello sooner")
@@ -409,7 +415,7 @@ class Server:
             batch, now_micros, result = self._settled.popleft()
             if isinstance(result, StoreError):
                 reason = str(result)
-                log("not stored", broker=self.name, peer=batch.publisher, reason=reason)
+                log("not-stored", level=logging.ERROR, peer=batch.publisher, reason=reason)
                 self._post(NotStored(batch, self._store.last_number(batch.publisher), reason))
             else:
                 batch = batch.placed(Logged(self.name, range(result, result + len(batch)), now_micros))
@@ -462,10 +468,3 @@ def _same(connection: Connection) -> Connection:
 
 def _publishes(messages: list[Message]) -> bool:
     return any(isinstance(message, Notify) for message in messages)
-
-
-def _import(module: str) -> None:
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ConfigurationError(f"the module {module!r} of `imports` cannot be imported: {error}") from None
