@@ -65,6 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     _demo_parser(verbs)
     _simulate_parser(verbs)
     _lab_parser(verbs)
+    _broker_parser(verbs)
+    _up_parser(verbs)
     return parser
 
 
@@ -167,6 +169,19 @@ def _lab_parser(verbs: Any) -> None:
     from sluice.lab import command
 
     command.add_arguments(_verb(verbs, "lab", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+
+
+def _broker_parser(verbs: Any) -> None:
+    from sluice.broker import command
+
+    parser = _verb(verbs, "broker", command.BROKER_SUMMARY, command.BROKER_DESCRIPTION, command.BROKER_EXAMPLES)
+    command.add_broker_arguments(parser)
+
+
+def _up_parser(verbs: Any) -> None:
+    from sluice.broker import command
+
+    command.add_up_arguments(_verb(verbs, "up", command.UP_SUMMARY, command.UP_DESCRIPTION, command.UP_EXAMPLES))
 
 
 def _simulate_parser(verbs: Any) -> None:

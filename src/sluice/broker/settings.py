@@ -150,6 +150,21 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     return Loaded(ServerConfig(**values), sources)  # type: ignore[arg-type] # checked when they were read
 
 
+def flags_of(config: ServerConfig) -> list[str]:
+    """The flags that say what a configuration says, defaults left out.
+
+    >>> flags_of(ServerConfig(name="b1", links=("a:1", "b:2"), patience_seconds=0.5))
+    ['--name', 'b1', '--link', 'a:1', '--link', 'b:2', '--patience-seconds', '500ms']
+    """
+    flags: list[str] = []
+    for setting in SETTINGS.values():
+        value = getattr(config, setting.name)
+        if value != setting.default:
+            texts = value if isinstance(value, tuple) else [setting.show(value)]
+            flags += (word for text in texts for word in (setting.flag, text))
+    return flags
+
+
 def read_named(name: str, value: object, source: str) -> object:
     """The value of a setting; an error tells the setting and its source."""
     try:
@@ -235,7 +250,7 @@ def _in_units(value: float, units: Mapping[str, float]) -> str:
         number = round(value / size)
         if number and number * size == value:
             return f"{number}{unit}"
-    return format(Decimal(str(value)), "f")
+    return format(Decimal(str(value)).normalize(), "f")
 
 
 def _setting_of(field: Field[Any], hint: Any) -> Setting:
