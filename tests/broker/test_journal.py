@@ -227,6 +227,15 @@ def test_old_batches_are_trimmed_while_the_broker_idles(store: Slow, monkeypatch
     assert [one.first for one in store.read(0)] == [3, 4]
 
 
+def test_the_write_ahead_log_is_moved_between_commits(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 10)
+    before = store.path.stat().st_size
+    journal = Journal(store, max_pending_bytes=1_000_000)
+    journal.submit(batch(0, size=100_000), lambda _: None)
+    journal.close()
+    assert store.path.stat().st_size > before + 100_000
+
+
 def test_a_failing_trim_is_tried_again(
     store: Slow, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -232,6 +232,14 @@ def test_a_silent_publisher_is_forgotten_after_a_week(store: Store) -> None:
     again.close()
 
 
+def test_offsets_go_on_after_everybody_was_forgotten(store: Store) -> None:
+    store.append([batch(0, 5)])
+    store.trim(Retention(bytes=0), NOW + PUBLISHER_MICROS + 1)
+    again = reopened(store)
+    assert (again.first, again.head, again.accepted()) == (6, 5, {})
+    again.close()
+
+
 # Other threads and other programs
 
 
@@ -322,6 +330,17 @@ def test_a_damaged_last_record_gives_no_offset_away_twice(store: Store) -> None:
     damage(store, b"alice 4-5", b"alice 4~5")
     again = Store(store.path)
     assert (again.damaged, again.head, again.accepted()) == (((4, 5),), 5, {"alice": 5})
+    again.close()
+
+
+def test_an_offset_of_which_nothing_sound_is_left_is_not_given_again(store: Store) -> None:
+    store.append([batch(0, 3), batch(3, 2)])
+    store.close()
+    with closing(apsw.Connection(str(store.path))) as other:
+        other.execute("UPDATE batch SET crc = 0 WHERE first = 4; UPDATE publisher SET crc = 0")
+    again = Store(store.path)
+    assert (again.damaged, again.head) == (((4, 4),), 4)
+    assert again.append([batch(3, 2)]) == [5]
     again.close()
 
 

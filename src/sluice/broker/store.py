@@ -265,7 +265,7 @@ class Store(StoreReader):
         for row in self._connection.execute(f"{_SELECT_BATCHES} ORDER BY first"):
             self._payload_bytes += len(row[5]) if isinstance(row[5], bytes) else 0
             batch = _batch_of(row)
-            if batch is None or batch.first < expected:
+            if batch is None:
                 self._head = max(self._head, row[0])
                 continue
             if batch.first > expected:
@@ -495,17 +495,20 @@ def check_positions(name: str, positions: Mapping[str, int]) -> None:
             )
 
 
-def _batch_of(row: Sequence[object]) -> LoggedBatch | None:
+def _batch_of(row: Sequence[Any]) -> LoggedBatch | None:
     """The batch in a row; None if the row fails its check."""
-    match row:
-        case (int(first), int(count), int(micros), bytes(name), int(number), bytes(payload), int(crc)):
-            if crc == _batch_checksum(first, count, micros, name, number, payload):
-                return LoggedBatch(first, count, micros, name.decode(), number, payload)
-    return None
+    first, count, time_micros, name, last_number, payload, crc = row
+    try:
+        sound = crc == _batch_checksum(first, count, time_micros, name, last_number, payload)
+    except TypeError:
+        # The damage is such that a column is not even of its kind.
+        sound = False
+    return LoggedBatch(first, count, time_micros, name.decode(), last_number, payload) if sound else None
 
 
-def _batch_checksum(first: int, count: int, micros: int, name: bytes, number: int, payload: bytes) -> int:
-    return zlib.crc32(payload, zlib.crc32(name, zlib.crc32(b"%d %d %d %d " % (first, count, micros, number))))
+def _batch_checksum(first: int, count: int, time_micros: int, name: bytes, last_number: int, payload: bytes) -> int:
+    numbers = _checksum(first, count, time_micros, last_number)
+    return zlib.crc32(payload, zlib.crc32(name, numbers))
 
 
 def _checksum(*columns: object) -> int:
