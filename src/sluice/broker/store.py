@@ -184,12 +184,14 @@ class Store(StoreReader):
     One thread at a time may use it. `accepted` and `last_number` may be asked from any; for the rest there is `reader`.
 
     >>> import tempfile
-    >>> store = Store(Path(tempfile.mkdtemp()) / "log.db")
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = Store(Path(folder.name) / "log.db")
     >>> store.append([NewBatch("alice", 0, 3, 3, 1_700_000_000_000_000, b"three of them")])
     [1]
     >>> store.head, store.read(after=0)[0].payload, store.accepted()
     (3, b'three of them', {'alice': 3})
     >>> store.close()
+    >>> folder.cleanup()
     """
 
     def __init__(self, path: str | Path, *, fsync: bool = True, vfs: str | None = None) -> None:
