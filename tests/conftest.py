@@ -40,6 +40,13 @@ def pytest_report_header() -> str:
     return f"generated examples: {EXAMPLES}x, {'the fixed ones' if SEED is None else f'SLUICE_SEED={SEED}'}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def bare_environment() -> None:
+    """What is said to the suite is not said to the brokers that it starts, which would not know the variables."""
+    for variable in ("SLUICE_SEED", "SLUICE_EXAMPLES"):
+        os.environ.pop(variable, None)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Spark on one core, as the oracle needs it: UTC, ANSI off, nothing but the query."""

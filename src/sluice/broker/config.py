@@ -76,9 +76,7 @@ class ServerConfig:
         float, "how long a subscriber with the policy block may hold publishers up before it is disconnected"
     ] = 5.0
     max_connections: Annotated[int, "connections at a time, those of brokers included"] = 10_000
-    max_subscriptions: Annotated[
-        int, "subscriptions that one client may have; the same holds for its advertisements and its watches"
-    ] = 2_000_000
+    max_subscriptions: Annotated[int, "subscriptions of all clients together"] = 2_000_000
     heartbeat_seconds: Annotated[float, "how long a link is quiet before it is asked whether it lives"] = 5.0
     imports: Annotated[
         tuple[str, ...],
