@@ -30,6 +30,7 @@ from sluice.protocol.messages import (
     LinkUp,
     Received,
     Role,
+    Send,
     Snapshot,
     Version,
 )
@@ -97,9 +98,10 @@ class Station:
         return entry
 
     def _step(self, event: Event) -> None:
-        for peer, message in self.broker.step(event, 0.0):
-            if isinstance(message, Change | Snapshot) and message.kind is Kind.SUBSCRIPTIONS:
-                self.broker.step(Received(peer, Ack(message.kind, message.version)), 0.0)
+        for effect in self.broker.step(event, 0.0):
+            match effect:
+                case Send(peer, Change(kind=Kind.SUBSCRIPTIONS) | Snapshot(kind=Kind.SUBSCRIPTIONS) as message):
+                    self.broker.step(Received(peer, Ack(message.kind, message.version)), 0.0)
 
 
 def timed(act: Callable[[Step], None], steps: Iterator[Step], limit_seconds: float, least: int) -> dict[str, float]:

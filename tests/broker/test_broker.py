@@ -15,6 +15,7 @@ from sluice.broker import Broker, BrokerConfig
 from sluice.client.session import (
     Advertise,
     Completed,
+    Delivered,
     InterestChanged,
     Publish,
     PublishRefused,
@@ -26,30 +27,33 @@ from sluice.client.session import (
 from sluice.errors import ConfigurationError
 from sluice.match import filterset
 from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Notification, NotificationId, Peer, Records
 from sluice.protocol.messages import (
+    Accepted,
     Ack,
     Change,
     Deliver,
     Delivery,
+    Describe,
+    Done,
     EntryId,
     Kind,
     LinkDown,
     LinkUp,
     Message,
-    Notification,
-    NotificationId,
     Notify,
-    Peer,
     Received,
     Refused,
     ReplayEvent,
+    Reply,
+    Request,
     Role,
     Snapshot,
     Tick,
     Version,
 )
 from sluice.protocol.route import ALGORITHMS, Ratio, RoutingOptions
-from tests.protocol.drive import Network, advertise, entry, line, star, subscribe
+from tests.protocol.drive import Network, advertise, entry, line, publish, sends, star, subscribe
 from tests.protocol.route.some import Some
 
 ADVERTISEMENTS = (None, "simple", "covering", "merging")
@@ -110,7 +114,7 @@ class Crowd:
     def check_publication(self, name: Peer, record: dict[str, Any]) -> None:
         """What is published arrives where it should, once; or is refused."""
         self.network.news.clear()
-        self.network.do(name, Publish(record))
+        publish(self.network, name, record)
         self.network.run()
         refused = [each for _, each in self.network.news if isinstance(each, PublishRefused)]
         ways = [where for id, where in self.advertised.items() if id.startswith(name + "/")]
@@ -154,7 +158,8 @@ def play(routing: str, advertisements: str | None, seed: int) -> None:
     network.run()
     network.assert_consistent()
     if routing != "flooding":
-        assert not any(export.sent for broker in network.brokers.values() for export in _exports(broker))
+        for broker in network.brokers.values():
+            assert not any(export.sent for export in _exports(broker) if export.kind != Kind.BROKERS)
 
 
 def _exports(broker: Broker) -> list[Any]:
@@ -220,7 +225,7 @@ def test_a_subscription_waits_for_an_advertisement_to_come() -> None:
     advertise(network, "bob/1", "x = 5")
     network.run()
     assert network.completed(Kind.ADVERTISEMENTS) == ["bob/1"] and network.told("b1", "b2") == ["x > 1"]
-    network.do("bob", Publish({"x": 5}))
+    publish(network, "bob", {"x": 5})
     network.run()
     assert network.deliveries() == [("alice/1", {"x": 5})]
 
@@ -256,7 +261,7 @@ def test_without_advertisements_none_are_told_and_all_may_publish() -> None:
     network.client("alice", "b1")
     subscribe(network, "alice/1", "true")
     network.run()
-    network.do("bob", Publish({"x": 6}))
+    publish(network, "bob", {"x": 6})
     network.run()
     assert network.deliveries() == [("alice/1", {"x": 6})]
 
@@ -285,8 +290,8 @@ def test_the_entries_of_clients_are_exact(routing: str) -> None:
         subscribe(network, f"alice/{number}", text)
     network.run()
     network.client("bob", "b1")
-    network.do("bob", Publish({"x": 2}))
-    network.do("bob", Publish({"x": 3}))
+    publish(network, "bob", {"x": 2})
+    publish(network, "bob", {"x": 3})
     network.run()
     assert [id for id, _ in network.deliveries()] == ["alice/0", "alice/0", "alice/1", "alice/2"]
     held = network.brokers["b0"].tables[Kind.SUBSCRIPTIONS].replicas["alice"].entries
@@ -307,7 +312,7 @@ def test_a_twin_goes_on_when_the_other_is_taken_back(routing: str) -> None:
     network.do("carol", Unsubscribe("carol/1"))
     network.run()
     network.news.clear()
-    network.do("bob", Publish({"x": 2}))
+    publish(network, "bob", {"x": 2})
     network.run()
     assert network.deliveries() == [("alice/2", {"x": 2})]
 
@@ -320,7 +325,7 @@ def test_to_subscribe_twice_is_to_subscribe_once() -> None:
     subscribe(network, "alice/1", "x > 1")
     network.run()
     assert network.completed() == ["alice/1"] and len(list(network.changes())) == 1
-    network.do("bob", Publish({"x": 2}))
+    publish(network, "bob", {"x": 2})
     network.run()
     assert network.deliveries() == [("alice/1", {"x": 2})]
     network.do("alice", Unsubscribe("alice/1"))
@@ -336,10 +341,10 @@ def test_a_notification_travels_only_where_it_is_wanted() -> None:
     subscribe(network, "alice/2", "x > 2")
     network.run()
     network.log.clear()
-    network.do("bob", Publish({"x": 5}))
-    network.do("bob", Publish({"x": 0}))
+    publish(network, "bob", {"x": 5})
+    publish(network, "bob", {"x": 0})
     network.run()
-    assert [(sender, to) for sender, to, message in network.log] == [
+    assert [(sender, to) for sender, to, message in network.log if not isinstance(message, Accepted)] == [
         ("bob", "a1"),
         ("bob", "a1"),
         ("a1", "hub"),
@@ -357,13 +362,23 @@ def test_a_batch_stays_a_batch() -> None:
     network.client("bob", "b0")
     network.run()
     network.log.clear()
-    notes = tuple(Notification(NotificationId("bob", number), {"x": number}) for number in range(4))
-    network.waiting("bob", "b0").append(Notify(notes))
+    batch = network.clients["bob"].batch({"x": number} for number in range(4))
+    network.do("bob", Publish(batch))
     network.run()
     assert network.log == [
-        ("b0", "b1", Notify(notes[2:])),
-        ("b1", "alice", Deliver((Delivery(notes[2], ("alice/1",)), Delivery(notes[3], ("alice/1", "alice/2"))))),
+        ("bob", "b0", Notify(batch)),
+        ("b0", "bob", Accepted(4)),
+        ("b0", "b1", Notify(batch.take([2, 3]))),
+        ("b1", "alice", Deliver(batch.take([2, 3]), (("alice/1",), ("alice/1", "alice/2")), [0, 1])),
     ]
+    deliveries = network.take_news(Delivered)
+    assert [each for _, one in deliveries for each in one.deliveries] == [
+        Delivery(Notification(NotificationId("bob", 3), {"x": 2}), ("alice/1",)),
+        Delivery(Notification(NotificationId("bob", 4), {"x": 3}), ("alice/1", "alice/2")),
+    ]
+    publish(network, "bob", {"x": 8}, {"x": 9})
+    network.run()
+    assert [one.which for _, one in network.take_news(Delivered)] == [()], "one combination needs no list"
 
 
 @pytest.mark.parametrize(("limit", "texts"), [(1.0, 2), (3.0, 1)])
@@ -389,9 +404,9 @@ def test_what_was_not_advertised_is_refused() -> None:
     advertise(network, "bob/1", "x > 5")
     network.run()
     network.news.clear()
-    network.do("bob", Publish({"x": 5}))
-    network.do("eve", Publish({"x": 6}))
-    network.do("bob", Publish({"x": 6}))
+    publish(network, "bob", {"x": 5})
+    publish(network, "eve", {"x": 6})
+    publish(network, "bob", {"x": 6})
     network.run()
     refused = [(name, each) for name, each in network.news if isinstance(each, PublishRefused)]
     assert [(name, each.id) for name, each in refused] == [
@@ -402,7 +417,7 @@ def test_what_was_not_advertised_is_refused() -> None:
     assert "advertise it first" in refused[1][1].reason
     assert network.deliveries() == [("alice/1", {"x": 6})]
     network.do("bob", Unadvertise("bob/1"))
-    network.do("bob", Publish({"x": 6}))
+    publish(network, "bob", {"x": 6})
     network.run()
     assert len(network.take_news(PublishRefused)) == 1
 
@@ -412,7 +427,7 @@ def test_nobody_publishes_under_another_name() -> None:
     network.client("eve", "b0")
     subscribe(network, "eve/1", "true")
     network.run()
-    network.waiting("eve", "b0").append(Notify((Notification(NotificationId("bob", 1), {"x": 1}),)))
+    network.waiting("eve", "b0").append(Notify(Records.of("bob", 1, [{"x": 1}])))
     network.run()
     assert [each.reason for _, each in network.take_news(PublishRefused)] == [
         "it says it is from 'bob': publish under your own name"
@@ -433,15 +448,19 @@ def test_messages_from_strangers_and_for_others_are_ignored() -> None:
     broker.step(LinkUp("eve", Role.CLIENT), 0.0)
     strange: list[Message] = [
         Snapshot(Kind.INTEREST, Version(1, 0), (entry("x > 1", "bob/1"),)),
-        Deliver(()),
-        Refused(NotificationId("eve", 1), ""),
+        Deliver(Records.of("bob", 1, [{}]), ((),)),
+        Refused((1,), ""),
+        Accepted(7),
         Ack(Kind.SUBSCRIPTIONS, Version(1, 5)),
         ReplayEvent("nobody/1", ()),
-        Notify(()),
+        Notify(Records.of("eve", 1, [])),
+        Request("bob/1", "b", Describe()),
+        Reply("bob/1", Done()),
+        Snapshot(Kind.BROKERS, Version(1, 0), (entry("true", "b9"),)),
     ]
     for message in strange:
         assert broker.step(Received("eve", message), 0.0) == []
-    assert "eve" not in broker.tables[Kind.INTEREST].replicas
+    assert "eve" not in broker.tables[Kind.INTEREST].replicas and "eve" not in broker.tables[Kind.BROKERS].replicas
     assert broker.deadline == math.inf
 
 
@@ -463,7 +482,7 @@ def test_a_client_that_vanishes_is_cleaned_up_everywhere() -> None:
     network.run()
     assert network.take_news(InterestChanged) == [("bob", InterestChanged((), (entry("x > 1", "alice/1"),)))]
     for name, neighbour in (("b0", "b1"), ("b1", "b2")):
-        for kind in Kind:
+        for kind in set(Kind) - {Kind.BROKERS}:
             assert network.told(name, neighbour, kind) == []
     assert "alice" not in network.brokers["b0"].roles
     network.assert_consistent()
@@ -481,9 +500,8 @@ def test_nothing_is_sent_over_a_link_that_is_down() -> None:
         network.do(name, Watch(f"{name}/3", parse("true")))
     network.run()
     assert network.brokers["b0"].step(LinkDown("alice"), 0.0)
-    assert all(send.peer == "b1" for send in network.brokers["b0"].step(LinkUp("b1", Role.BROKER), 0.0))
-    sent = network.brokers["b1"].step(LinkDown("b0"), 0.0)
-    assert {send.peer for send in sent} == {"bob"}
+    assert {peer for peer, _ in sends(network.brokers["b0"], LinkUp("b1", Role.BROKER))} == {"b1"}
+    assert {peer for peer, _ in sends(network.brokers["b1"], LinkDown("b0"))} == {"bob"}
 
 
 def test_a_link_that_comes_up_again_starts_afresh() -> None:
@@ -492,12 +510,12 @@ def test_a_link_that_comes_up_again_starts_afresh() -> None:
     broker.step(LinkUp("c", Role.BROKER), 0.0)
     broker.step(Received("a", Snapshot(Kind.SUBSCRIPTIONS, Version(1, 1), (entry("x > 1"),))), 0.0)
     first = broker.tables[Kind.SUBSCRIPTIONS].exports["a"].version
-    effects = broker.step(LinkUp("a", Role.BROKER), 0.0)
+    effects = sends(broker, LinkUp("a", Role.BROKER))
     assert not broker.tables[Kind.SUBSCRIPTIONS].replicas["a"].entries
-    to_a = [send.message for send in effects if send.peer == "a"]
-    assert all(isinstance(message, Snapshot) for message in to_a) and len(to_a) == 3
+    to_a = [message for peer, message in effects if peer == "a"]
+    assert all(isinstance(message, Snapshot) for message in to_a) and len(to_a) == 4
     assert broker.tables[Kind.SUBSCRIPTIONS].exports["a"].version > first
-    gone = [send.message for send in effects if send.peer == "c"]
+    gone = [message for peer, message in effects if peer == "c"]
     assert [(message.added, message.removed) for message in gone if isinstance(message, Change)] == [
         ((), (entry("x > 1"),))
     ]
@@ -517,7 +535,7 @@ def test_a_broker_that_restarts_learns_all_again() -> None:
     network.run()
     network.assert_consistent()
     network.news.clear()
-    network.do("bob", Publish({"x": 2}))
+    publish(network, "bob", {"x": 2})
     network.run()
     assert network.deliveries() == [("alice/1", {"x": 2})]
 
@@ -536,7 +554,7 @@ def test_two_networks_become_one_and_two_again() -> None:
             network.cut("b0", "b1")
         network.run()
         network.news.clear()
-        network.do("bob", Publish({"x": 2}))
+        publish(network, "bob", {"x": 2})
         network.run()
         assert network.deliveries() == ([("alice/1", {"x": 2})] if linked else [])
 

@@ -13,12 +13,8 @@ from sluice.client.session import (
     Unwatch,
     Watch,
 )
-from sluice.protocol.messages import (
-    Kind,
-    Notification,
-    NotificationId,
-    Replay,
-)
+from sluice.protocol.batch import Notification, NotificationId
+from sluice.protocol.messages import Kind, Replay
 from tests.protocol.drive import entry, line, star, subscribe
 
 

@@ -10,30 +10,35 @@ import pytest
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Advertise, Publish, Replayed, SendReplay, Subscribe, Unsubscribe, Watch
+from sluice.client.session import Advertise, Inquire, Replayed, SendReplay, Subscribe, Told, Unsubscribe, Watch
+from sluice.protocol.batch import Notification, NotificationId, Peer, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.export import Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
     Ack,
+    Answered,
+    Ask,
     Change,
+    Describe,
     Digest,
+    Done,
     Kind,
     LinkDown,
     LinkUp,
     Lost,
     Message,
-    Notification,
-    NotificationId,
-    Peer,
     Received,
     Replay,
+    Reply,
+    Request,
     Role,
+    Send,
     Snapshot,
     Tick,
     Version,
 )
-from tests.protocol.drive import Network, entry, line
+from tests.protocol.drive import Network, entry, line, publish, sends
 from tests.protocol.route.some import Some
 
 LEASE = LeaseConfig(renew_seconds=10, lease_seconds=25, max_delay_seconds=1, diameter=4)
@@ -58,11 +63,11 @@ def network_of(**options: str) -> Network:
 
 
 def assert_well(network: Network) -> None:
-    """The tables are what they should be, and notifications and replays arrive."""
+    """The tables are what they should be, and notifications, replays and questions arrive."""
     network.assert_consistent()
     network.news.clear()
-    network.do("bob", Publish({"x": 2}))
-    network.do("bob", Publish({"x": 7, "y": 1}))
+    publish(network, "bob", {"x": 2})
+    publish(network, "bob", {"x": 7, "y": 1})
     network.run()
     found = [(id, record["x"]) for id, record in network.deliveries()]
     assert sorted(found) == [("alice/1", 2), ("alice/1", 7), ("alice/2", 7), ("carol/1", 7), ("dave/1", 7)]
@@ -70,6 +75,14 @@ def assert_well(network: Network) -> None:
     network.do("bob", SendReplay("alice/1", past))
     network.run()
     assert network.take_news(Replayed) == [("alice", Replayed("alice/1", past))]
+    asks = Inquire(network.clients["alice"].new_id(), "b2", Describe())
+    network.do("alice", asks)
+    network.run()
+    assert network.asked == [("b2", Ask(Request(asks.id, "b2", Describe())))]
+    network.asked.clear()
+    network.tell("b2", Answered(Reply(asks.id, Done())))
+    network.run()
+    assert network.take_news(Told) == [("alice", Told(asks.id, Done()))]
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -81,9 +94,9 @@ def test_a_broker_asks_to_be_woken_at_every_renewal() -> None:
     assert broker.step(Tick(), 0.0) == [] and broker.deadline == 10.0
     broker.step(LinkUp("a", Role.BROKER), 3.0)
     assert broker.step(Tick(), 9.0) == [] and broker.deadline == 10.0
-    digests = [send.message for send in broker.step(Tick(), 10.0)]
+    digests = [message for _, message in sends(broker, Tick(), now=10.0)]
     assert [each.kind for each in digests if isinstance(each, Digest)] == [kind for kind in Kind if kind != 1]
-    assert len(digests) == 3 and broker.deadline == 20.0
+    assert len(digests) == 4 and broker.deadline == 20.0
 
 
 def test_a_replica_expires_to_the_second() -> None:
@@ -95,12 +108,12 @@ def test_a_replica_expires_to_the_second() -> None:
         broker.step(Tick(), now)
         assert list(broker.tables[SUBSCRIPTIONS].replicas["a"].entries) == [entry("x > 1")]
     assert broker.deadline == 27.0
-    gone = [send for send in broker.step(Tick(), 27.0) if isinstance(send.message, Change)]
-    assert [(send.peer, send.message.removed) for send in gone if isinstance(send.message, Change)] == [
+    said = sends(broker, Tick(), now=27.0)
+    assert [(peer, message.removed) for peer, message in said if isinstance(message, Change)] == [
         ("c", (entry("x > 1"),))
     ]
-    answers = broker.step(Received("a", Digest(SUBSCRIPTIONS, Version(1, 1), 1)), 28.0)
-    assert [send.message for send in answers] == [Lost(SUBSCRIPTIONS)]
+    digest = Digest(SUBSCRIPTIONS, Version(1, 1), 1)
+    assert sends(broker, Received("a", digest), now=28.0) == [Send("a", Lost(SUBSCRIPTIONS))]
 
 
 @pytest.mark.parametrize("start", [0.7, 0.1, 1 / 3, 1e9 + 0.7])
@@ -151,7 +164,7 @@ def test_who_falls_silent_is_given_up_and_welcome_back() -> None:
     assert network.told("b1", "b2") == ["x > 1"]
     network.pass_time(12.0)
     assert network.told("b1", "b2") == ["x = 7"]
-    network.do("bob", Publish({"x": 2}))
+    publish(network, "bob", {"x": 2})
     network.run()
     assert network.deliveries() == []
     network.release("b0", "b1")
@@ -193,7 +206,7 @@ def test_one_question_is_enough_until_the_next_digest() -> None:
     broker.step(LinkUp("a", Role.BROKER), 0.0)
     change = Change(SUBSCRIPTIONS, Version(1, 4), Version(1, 5), (entry("x > 1"),), ())
     digest = Digest(SUBSCRIPTIONS, Version(1, 5), 1)
-    answers = [[send.message for send in broker.step(Received("a", each), 0.0)] for each in (change, change, digest)]
+    answers = [[message for _, message in sends(broker, Received("a", each))] for each in (change, change, digest)]
     assert answers == [[Lost(SUBSCRIPTIONS)], [], [Lost(SUBSCRIPTIONS)]]
 
 
@@ -255,17 +268,19 @@ def _acked(network: Network) -> None:
 
 def _forwarding(network: Network) -> None:
     for broker in network.brokers.values():
-        broker.forwarding.find([{"x": 1}])
+        list(broker.forwarding.find([Records.of("bob", 1, [{"x": 1}])]))
         index = broker.forwarding._index
         assert index is not None
         for key in list(index):
             index.remove(key)
 
 
-def _askers(network: Network) -> None:
+def _ways(network: Network) -> None:
     for name, broker in network.brokers.items():
-        broker._askers = {"alice/1": "b1" if name != "b1" else "b2", "ghost/1": "nobody"}
-        broker._askers.pop("alice/1" if name == "b2" else "ghost/1")
+        asked = {"alice/1": "b1" if name != "b1" else "b2", "ghost/1": "nobody"}
+        asked.pop("alice/1" if name == "b2" else "ghost/1")
+        broker.ways[Kind.INTEREST] = asked
+        broker.ways[Kind.BROKERS] = {"b0": "nobody", "b2": "b1", "ghost": "b0"}
 
 
 def _derived(network: Network) -> None:
@@ -287,7 +302,7 @@ def _ghost(network: Network) -> None:
         ghost = table.replicas["ghost"] = Replica(math.inf)
         ghost.entries[entry("x > 0", "ghost/1")] = None
     network.brokers["b1"].forwarding.reset()
-    network.do("bob", Publish({"x": 5}))
+    publish(network, "bob", {"x": 5})
     network.run()
 
 
@@ -295,7 +310,7 @@ def _forgotten(network: Network) -> None:
     for kind in (SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.INTEREST):
         network.brokers["b1"].tables[kind].replicas.pop("b0", None)
         network.brokers["b2"].tables[kind].replicas.pop("bob", None)
-    network.do("bob", Publish({"x": 5}))
+    publish(network, "bob", {"x": 5})
     network.run()
 
 
@@ -324,7 +339,7 @@ DAMAGES: dict[str, Damage] = {
     "versions of what was sent": _sent_versions,
     "acknowledgements": _acked,
     "forwarding": _forwarding,
-    "askers": _askers,
+    "ways": _ways,
     "derived": _derived,
     "a ghost": _ghost,
     "a peer forgotten": _forgotten,
@@ -404,7 +419,7 @@ def test_a_damaged_cache_is_put_right_at_a_renewal() -> None:
     network = network_of()
     cache = network.brokers["b2"].cache
     assert cache is not None
-    network.do("bob", Publish({"z": 1}))
+    publish(network, "bob", {"z": 1})
     network.run()
     for kept in cache._kept.values():
         kept.expires = math.inf

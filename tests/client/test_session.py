@@ -14,14 +14,18 @@ from sluice.client.session import (
     Advertise,
     Completed,
     Delivered,
+    Inquire,
     InterestChanged,
     Publish,
+    PublishAccepted,
     Published,
     PublishRefused,
+    PublishUnknown,
     Replayed,
     SendReplay,
     Session,
     Subscribe,
+    Told,
     Unadvertise,
     Unsubscribe,
     Unwatch,
@@ -29,14 +33,17 @@ from sluice.client.session import (
     Watch,
 )
 from sluice.errors import ProtocolError, SluiceError
+from sluice.protocol.batch import Notification, NotificationId, Records
 from sluice.protocol.export import checksum
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
+    Accepted,
     Ack,
     Change,
     Deliver,
-    Delivery,
+    Describe,
     Digest,
+    Done,
     Entry,
     EntryId,
     Kind,
@@ -44,20 +51,20 @@ from sluice.protocol.messages import (
     LinkUp,
     Lost,
     Message,
-    Notification,
-    NotificationId,
     Notify,
     Received,
     Refused,
     Replay,
     ReplayEvent,
+    Reply,
+    Request,
     Role,
     Send,
     Snapshot,
     Tick,
     Version,
 )
-from tests.protocol.drive import entry, line
+from tests.protocol.drive import entry, line, publish
 
 UP = LinkUp("b", Role.BROKER)
 LEASE = LeaseConfig(renew_seconds=10, lease_seconds=25, max_delay_seconds=1, diameter=4)
@@ -90,8 +97,20 @@ def note(number: int) -> Notification:
     return Notification(NotificationId("bob", number), {"x": number})
 
 
+def notes(*numbers: int) -> Records:
+    return Records("bob", numbers, records=[{"x": number} for number in numbers])
+
+
 def deliver(number: int, *ids: EntryId) -> Deliver:
-    return Deliver((Delivery(note(number), ids),))
+    return Deliver(notes(number), (ids,))
+
+
+def delivered(number: int, *ids: EntryId) -> Delivered:
+    return Delivered(notes(number), (ids,))
+
+
+def publication(session: Session, *records: Any) -> Publish:
+    return Publish(session.batch(records))
 
 
 def test_commands_become_changes() -> None:
@@ -140,9 +159,9 @@ def test_ids_and_numbers_are_never_used_again() -> None:
         session = online(incarnation=life)
         seen |= {session.new_id(), session.new_id()}
         for _ in range(2):
-            published = session.step(Publish({"x": 1}), 0.0)[0]
-            assert isinstance(published, Published) and published.notification.id.publisher == "alice"
-            seen.add(str(published.notification.id.number))
+            published = session.step(publication(session, {"x": 1}), 0.0)[0]
+            assert isinstance(published, Published) and published.batch.publisher == "alice"
+            seen.add(str(published.batch.numbers[0]))
     assert len(seen) == 12
 
 
@@ -163,23 +182,23 @@ def test_commands_given_offline_are_said_at_the_next_link() -> None:
 
 def test_nothing_is_published_offline() -> None:
     session = Session("alice")
-    (refused,) = session.step(Publish({"x": 1}), 0.0)
+    (refused,) = session.step(publication(session, {"x": 1}), 0.0)
     assert isinstance(refused, PublishRefused) and "no link" in refused.reason
     session.step(UP, 0.0)
-    published, send = session.step(Publish({"x": {"y": 1}}), 0.0)
-    assert isinstance(published, Published) and published.notification.id != refused.id
-    assert published.notification.record["x.y"] == 1
-    assert send == Send("b", Notify((published.notification,)))
+    published, send = session.step(publication(session, {"x": {"y": 1}}), 0.0)
+    assert isinstance(published, Published) and published.batch.id(0) != refused.id
+    assert [*published.batch.records] == [{"x": {"y": 1}}]
+    assert send == Send("b", Notify(published.batch))
     session.step(LinkDown("b"), 0.0)
-    assert isinstance(session.step(Publish({"x": 1}), 0.0)[0], PublishRefused)
+    assert isinstance(session.step(publication(session, {"x": 1}), 0.0)[0], PublishRefused)
 
 
 def test_a_bad_record_uses_no_number() -> None:
     session = online()
     with pytest.raises(SluiceError):
-        session.step(Publish({"x": object()}), 0.0)
-    published = session.step(Publish({"x": 1}), 0.0)[0]
-    assert isinstance(published, Published) and published.notification.id.number == 1
+        session.step(publication(session, {"x": object()}), 0.0)
+    published = session.step(publication(session, {"x": 1}), 0.0)[0]
+    assert isinstance(published, Published) and [*published.batch.numbers] == [1]
 
 
 def test_completed_comes_with_the_version_that_carries_the_request() -> None:
@@ -220,23 +239,23 @@ def test_deliveries_for_what_was_taken_back_are_dropped() -> None:
     session = online()
     for number in (1, 2):
         session.step(subscribe(f"alice/{number}"), 0.0)
-    assert receive(session, deliver(5, "alice/1", "alice/2")) == [Delivered(note(5), ("alice/1", "alice/2"))]
+    assert receive(session, deliver(5, "alice/1", "alice/2")) == [delivered(5, "alice/1", "alice/2")]
     session.step(Unsubscribe("alice/1"), 0.0)
-    assert receive(session, deliver(6, "alice/1", "alice/2")) == [Delivered(note(6), ("alice/2",))]
+    assert receive(session, deliver(6, "alice/1", "alice/2")) == [delivered(6, "alice/2")]
     assert receive(session, deliver(7, "alice/1")) == []
     session.step(Unsubscribe("alice/2"), 0.0)
-    assert receive(session, Deliver((Delivery(note(8), ("alice/2",)), Delivery(note(9), ())))) == []
+    assert receive(session, Deliver(notes(8, 9), (("alice/2",), ()), [0, 1])) == []
 
 
 def test_what_comes_live_and_replayed_counts_once() -> None:
     session = online()
     session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
     session.step(subscribe("alice/2"), 0.0)
-    assert receive(session, deliver(2, "alice/1", "alice/2")) == [Delivered(note(2), ("alice/1", "alice/2"))]
+    assert receive(session, deliver(2, "alice/1", "alice/2")) == [delivered(2, "alice/1", "alice/2")]
     assert receive(session, ReplayEvent("alice/1", (note(1), note(2), note(3)))) == [
         Replayed("alice/1", (note(1), note(3)))
     ]
-    assert receive(session, deliver(3, "alice/1", "alice/2")) == [Delivered(note(3), ("alice/2",))]
+    assert receive(session, deliver(3, "alice/1", "alice/2")) == [delivered(3, "alice/2")]
     assert receive(session, ReplayEvent("alice/1", (note(1),))) == []
     assert receive(session, ReplayEvent("nobody/1", (note(1),))) == []
     session.step(Unsubscribe("alice/1"), 0.0)
@@ -251,15 +270,15 @@ def test_what_a_cache_sends_again_for_a_newer_subscription_is_delivered_once(mon
     session = online()
     session.step(subscribe("alice/1"), 0.0)
     session.step(subscribe("alice/2"), 0.0)
-    assert receive(session, deliver(1, "alice/1")) == [Delivered(note(1), ("alice/1",))]
+    assert receive(session, deliver(1, "alice/1")) == [delivered(1, "alice/1")]
     assert receive(session, deliver(1, "alice/2")) == []
     session.step(Unsubscribe("alice/1"), 0.0)
     assert receive(session, deliver(2, "alice/1")) == [], "given up in the meantime"
-    assert receive(session, deliver(2, "alice/2")) == [Delivered(note(2), ("alice/2",))], (
-        "so it counts for the newer one"
-    )
+    assert receive(session, deliver(2, "alice/2")) == [delivered(2, "alice/2")], "so it counts for the newer one"
     receive(session, deliver(3, "alice/2"))
-    assert len(session._taken) == 2
+    assert receive(session, deliver(2, "alice/2")) == []
+    receive(session, deliver(4, "alice/2"))
+    assert len(session._taken._lately) == 2, "it remembers so much and no more"
 
 
 def test_the_memory_for_replays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,8 +293,11 @@ def test_the_memory_for_replays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_refusal_is_passed_on() -> None:
     session = online()
-    refused = Refused(NotificationId("alice", 1), "why")
-    assert receive(session, refused) == [PublishRefused(NotificationId("alice", 1), "why")]
+    session.step(publication(session, {"x": 1}, {"x": 2}, {"x": 3}), 0.0)
+    assert receive(session, Refused((1, 3), "why")) == [
+        PublishRefused(NotificationId("alice", 1), "why"),
+        PublishRefused(NotificationId("alice", 3), "why"),
+    ]
 
 
 def test_a_history_sends_to_one_subscription() -> None:
@@ -290,7 +312,7 @@ def test_what_a_broker_lost_is_said_again() -> None:
         Snapshot(Kind.SUBSCRIPTIONS, Version(1, 1), (entry("x > 1", "alice/1"),))
     ]
     assert receive(session, Lost(Kind.INTEREST)) == []
-    assert receive(session, Notify((note(1),))) == [] == receive(session, Snapshot(Kind.WATCHES, Version(1, 0), ()))
+    assert receive(session, Notify(notes(1))) == [] == receive(session, Snapshot(Kind.WATCHES, Version(1, 0), ()))
 
 
 def interest(*entries: Entry, sequence: int = 1) -> Snapshot:
@@ -391,6 +413,114 @@ def test_a_client_follows_a_broker_that_restarts() -> None:
     network.run()
     assert network.completed() == ["alice/1", "alice/2"]
     network.assert_consistent()
-    network.do("alice", Publish({"x": 2}))
+    publish(network, "alice", {"x": 2})
     network.run()
     assert network.deliveries() == [("alice/1", {"x": 2}), ("alice/2", {"x": 2})]
+
+
+# --- what a broker has taken in ---------------------------------------------------------------------------------------
+
+
+def durable(session: Session, accepted: int, broker: str = "b") -> list[Send | Upcall]:
+    """A link to a durable broker that has so much of this client on disk."""
+    return session.step(LinkUp(broker, Role.BROKER, accepted), 0.0)
+
+
+def numbers_sent(effects: list[Send | Upcall]) -> list[list[int]]:
+    return [[*message.batch.numbers] for message in sent(effects) if isinstance(message, Notify)]
+
+
+def test_what_a_durable_broker_has_not_accepted_is_sent_again() -> None:
+    session = Session("alice")
+    durable(session, 0)
+    for x in range(1, 4):
+        session.step(publication(session, {"x": x}, {"x": -x}), 0.0)
+    assert receive(session, Accepted(2)) == [PublishAccepted(2)]
+    assert session.step(LinkDown("b"), 0.0) == [], "nothing is lost"
+    (published,) = session.step(publication(session, {"x": 9}), 0.0)
+    assert isinstance(published, Published), "it goes out with the rest"
+    effects = durable(session, 3)
+    assert [each for each in news(effects) if isinstance(each, PublishAccepted)] == [PublishAccepted(3)]
+    assert numbers_sent(effects) == [[3, 4], [5, 6], [7]], "the broker knows 3 and takes the rest"
+    assert isinstance(sent(effects)[0], Snapshot), "but first it hears what is advertised"
+    receive(session, Accepted(7))
+    session.step(LinkDown("b"), 0.0)
+    assert numbers_sent(durable(session, 7)) == []
+
+
+def test_a_new_session_goes_on_where_the_disk_of_its_broker_ends() -> None:
+    session = Session("alice")
+    durable(session, 41)
+    assert [*session.batch([{}]).numbers] == [42]
+    later = Session("alice", incarnation=2)
+    durable(later, 41)
+    assert later.batch([{}]).numbers[0] > 2**32
+
+
+def test_what_was_refused_is_not_sent_again() -> None:
+    session = Session("alice")
+    durable(session, 0)
+    session.step(publication(session, {"x": 1}, {"x": 2}, {"x": 3}), 0.0)
+    session.step(publication(session, {"x": 4}), 0.0)
+    receive(session, Refused((2, 4), "no room"))
+    session.step(LinkDown("b"), 0.0)
+    assert numbers_sent(durable(session, 0)) == [[1, 3]]
+
+
+def test_what_another_broker_may_have_lost_is_said_to_be_unknown() -> None:
+    session = online()
+    first, second = session.batch([{"x": 1}]), Records.of("alice", 2, [{"x": 2}])
+    session.step(Publish(first), 0.0)
+    session.step(Publish(second), 0.0)
+    receive(session, Accepted(1))
+    assert session.step(LinkDown("b"), 0.0) == [PublishUnknown(second)]
+    assert session.step(LinkDown("b"), 0.0) == [] and numbers_sent(session.step(UP, 0.0)) == []
+
+
+def test_nothing_is_sent_again_to_a_broker_that_keeps_no_log() -> None:
+    session = Session("alice")
+    durable(session, 0)
+    batch = session.batch([{"x": 1}])
+    session.step(Publish(batch), 0.0)
+    session.step(LinkDown("b"), 0.0)
+    effects = session.step(UP, 0.0)
+    assert numbers_sent(effects) == [] and news(effects) == [PublishUnknown(batch)]
+
+
+def test_numbers_go_up_and_names_are_true() -> None:
+    session = online()
+    session.step(publication(session, {"x": 1}), 0.0)
+    for batch in (Records.of("alice", 1, [{}]), Records.of("bob", 2, [{}])):
+        with pytest.raises(ProtocolError, match="number what follows from there"):
+            session.step(Publish(batch), 0.0)
+    assert numbers_sent(session.step(Publish(Records.of("alice", 5, [{}])), 0.0)) == [[5]]
+
+
+def test_an_inquiry_is_told_its_answer() -> None:
+    session = online()
+    assert sent(session.step(Inquire("alice/1", "far", Describe()), 0.0)) == [Request("alice/1", "far", Describe())]
+    assert receive(session, Reply("alice/1", Done())) == [Told("alice/1", Done())]
+
+
+def test_a_part_of_a_batch_may_be_old_news() -> None:
+    session = online()
+    for number in (1, 2):
+        session.step(subscribe(f"alice/{number}"), 0.0)
+    first, second = ("alice/1",), ("alice/1", "alice/2")
+    assert receive(session, Deliver(notes(1, 3), (first,))) == [Delivered(notes(1, 3), (first,))]
+    assert receive(session, Deliver(notes(1, 2, 3, 4), (first, second), [0, 1, 0, 1])) == [
+        Delivered(notes(2, 4), (first, second), [1, 1])
+    ]
+    session.step(Unsubscribe("alice/1"), 0.0)
+    (left,) = receive(session, Deliver(notes(5, 6), (first, second), [0, 1]))
+    assert isinstance(left, Delivered)
+    assert [(each.notification.id.number, each.subscriptions) for each in left.deliveries] == [(6, ("alice/2",))]
+
+
+def test_what_a_replay_brought_already_may_still_come_for_a_newer_subscription() -> None:
+    session = online()
+    session.step(subscribe("alice/1", replay=Replay()), 0.0)
+    receive(session, ReplayEvent("alice/1", (note(1),)))
+    assert receive(session, deliver(1, "alice/1")) == []
+    session.step(subscribe("alice/2"), 0.0)
+    assert receive(session, deliver(1, "alice/2")) == [delivered(1, "alice/2")]

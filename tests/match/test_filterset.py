@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,8 +36,8 @@ def check(filters: FilterSet[str], oracle: dict[str, Subscription], make: Genera
     records: list[Any] = [make.record(typed=False) for _ in range(3)]
     expected = [[key for key, each in oracle.items() if each.matches(record)] for record in records]
     assert [filters.matching(record) for record in records] == expected
-    assert filters.matching_each(records) == expected
-    assert filters.matching_each(records[:1]) == expected[:1] and filters.matching_each([]) == []
+    assert [*filters.matching_each(records)] == expected
+    assert [*filters.matching_each(records[:1])] == expected[:1] and [*filters.matching_each([])] == []
     for where in [some_filter(make), *make.random.sample(list(oracle.values()), min(2, len(oracle)))]:
         assert filters.covering(where) == [key for key, each in oracle.items() if each.covers(where)]
         assert filters.covered(where) == [key for key, each in oracle.items() if where.covers(each)]
@@ -95,4 +96,7 @@ def test_records_of_any_kind_are_understood(scan_up_to: int, monkeypatch: pytest
     filters.add(1, sluice.parse("order.total > 5"))
     filters.add(2, sluice.parse("order.total > 50"))
     assert filters.matching({"order": {"total": 10}}) == [1]
-    assert filters.matching_each([{"order": {"total": 10}}, {}, {"order": {"total": 100}}]) == [[1], [], [1, 2]]
+    records = [{"order": {"total": 10}}, {}, {"order": {"total": 100}}]
+    assert [*filters.matching_each(records)] == [[1], [], [1, 2]]
+    table = pa.RecordBatch.from_pylist(records)
+    assert [*filters.matching_each(table)] == [[1], [], [1, 2]] and [*filters.matching_each(table[:1])] == [[1]]

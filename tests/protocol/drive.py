@@ -12,21 +12,27 @@ from typing import Any, TypeVar
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Advertise, Command, Completed, Delivered, Session, Subscribe, Upcall
+from sluice.client.session import Advertise, Command, Completed, Delivered, Publish, Session, Subscribe, Upcall
+from sluice.protocol.batch import Peer
 from sluice.protocol.export import Export
 from sluice.protocol.messages import (
+    Answered,
+    Ask,
     Change,
     Entry,
     EntryId,
+    Event,
     Kind,
     LinkDown,
     LinkUp,
     Message,
-    Peer,
+    NotStored,
     Received,
     Replay,
     Role,
     Send,
+    Store,
+    Stored,
     Tick,
     Version,
 )
@@ -48,14 +54,18 @@ class Network:
         self.news: list[tuple[Peer, Upcall]] = []
         #: Everything that was ever sent, in order: from, to, message.
         self.log: list[tuple[Peer, Peer, Message]] = []
+        #: What brokers want from their surroundings, in order.
+        self.asked: list[tuple[Peer, Store | Ask]] = []
         self._links: dict[tuple[Peer, Peer], deque[Message]] = {}
         self._held: dict[tuple[Peer, Peer], None] = {}
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
-    def broker(self, name: Peer, *neighbours: Peer, incarnation: int = 1) -> Broker:
-        """A new broker, linked to neighbours."""
-        self.brokers[name] = Broker(name, self.config, incarnation)
+    def broker(
+        self, name: Peer, *neighbours: Peer, incarnation: int = 1, accepted: dict[Peer, int] | None = None
+    ) -> Broker:
+        """A new broker, linked to neighbours; a durable one has this on disk."""
+        self.brokers[name] = Broker(name, self.config, incarnation, accepted)
         for neighbour in neighbours:
             self.link(name, neighbour)
         return self.brokers[name]
@@ -73,7 +83,10 @@ class Network:
         self._links[b, a] = deque()
         for here, there in ((a, b), (b, a)):
             role = Role.CLIENT if there in self.clients else Role.BROKER
-            self._step(here, LinkUp(there, role))
+            accepted = None
+            if self.config.durable and here in self.clients:
+                accepted = self.brokers[there].intake.settled(here)
+            self._step(here, LinkUp(there, role, accepted))
 
     def cut(self, a: Peer, b: Peer) -> None:
         """Takes a link away, with all that is on it."""
@@ -100,6 +113,10 @@ class Network:
     def tick(self, name: Peer) -> None:
         """Tells a peer that time has passed."""
         self._step(name, Tick())
+
+    def tell(self, name: Peer, event: Stored | NotStored | Answered) -> None:
+        """The surroundings of a broker answer it."""
+        self._step(name, event)
 
     def pass_time(self, seconds: float) -> None:
         """Lets time pass: everybody is woken at its deadline, and all that is sent arrives at once."""
@@ -151,7 +168,9 @@ class Network:
 
     def _step(self, name: Peer, event: Any) -> None:
         for effect in self._core(name).step(event, self.now):
-            if isinstance(effect, Send):
+            if isinstance(effect, Store | Ask):
+                self.asked.append((name, effect))
+            elif isinstance(effect, Send):
                 assert (name, effect.peer) in self._links, f"{name} sends to {effect.peer}, to which it has no link"
                 self._links[name, effect.peer].append(effect.message)
                 self.log.append((name, effect.peer, effect.message))
@@ -169,9 +188,10 @@ class Network:
     def deliveries(self) -> list[tuple[EntryId, dict[str, Any]]]:
         """What was delivered, to which subscription, sorted; then all news are forgotten."""
         found = [
-            (id, dict(each.notification.record))
+            (id, dict(delivery.notification.record))
             for _, each in self.take_news(Delivered)
-            for id in each.subscriptions
+            for delivery in each.deliveries
+            for id in delivery.subscriptions
         ]  # fmt: skip
         return sorted(found, key=repr)
 
@@ -220,6 +240,16 @@ def subscribe(network: Network, id: EntryId, text: str, replay: Replay | None = 
 def advertise(network: Network, id: EntryId, text: str) -> None:
     """The client of an id says what it will publish."""
     network.do(id.partition("/")[0], Advertise(id, parse(text)))
+
+
+def sends(broker: Broker, *events: Event, now: float = 0.0) -> list[Send]:
+    """What a broker says when events come together, and to whom."""
+    return [effect for effect in broker.step_all(events, now) if isinstance(effect, Send)]
+
+
+def publish(network: Network, client: Peer, *records: dict[str, Any]) -> None:
+    """A client publishes records, in one batch."""
+    network.do(client, Publish(network.clients[client].batch(records)))
 
 
 def list_of(entries: dict[Entry, None]) -> list[Entry]:

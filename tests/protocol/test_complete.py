@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from sluice.errors import ConfigurationError
+from sluice.protocol.batch import NotificationId, Peer, Records
 from sluice.protocol.complete import Cache, CacheConfig, Completion
 from sluice.protocol.export import Export
-from sluice.protocol.messages import Kind, Notification, NotificationId, Peer, Version
+from sluice.protocol.messages import Kind, Version
 from tests.protocol.drive import entry
 
 
@@ -179,8 +180,8 @@ def test_damage_does_not_make_anybody_wait_for_ever() -> None:
 # --- caches -----------------------------------------------------------------------------------------------------------
 
 
-def note(number: int, **record: Any) -> Notification:
-    return Notification(NotificationId("p", number), record)
+def note(number: int, **record: Any) -> Records:
+    return Records.of("p", number, [record])
 
 
 def missed(cache: Cache, peer: Peer, *texts: str, now: float = 0.0) -> list[int]:
@@ -223,7 +224,9 @@ def test_what_has_reached_a_peer_was_not_missed() -> None:
 def test_a_notification_that_was_here_is_known() -> None:
     cache = Cache(CacheConfig())
     assert cache.keep(note(1, x=1), "b", 0.0) and not cache.keep(note(1, x=1), "b", 0.0)
-    assert cache.keep(Notification(NotificationId("q", 1), {}), "b", 0.0)
+    assert cache.keep(Records.of("q", 1, [{}]), "b", 0.0)
+    both = Records.of("p", 1, [{"x": 1}, {"x": 2}])
+    assert cache.keep(both, "b", 0.0) == [1], "the other one is new"
 
 
 def test_a_cache_keeps_so_many() -> None:

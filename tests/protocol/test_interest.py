@@ -11,8 +11,9 @@ from sluice import parse
 from sluice.errors import ConfigurationError
 from sluice.match import filterset
 from sluice.protocol import interest
+from sluice.protocol.batch import Notification, NotificationId
 from sluice.protocol.interest import Demand, Factory, History, Start, Stop
-from sluice.protocol.messages import Entry, Notification, NotificationId, Replay
+from sluice.protocol.messages import Entry, Replay
 from tests.protocol.drive import entry
 from tests.protocol.route.some import Some, any_matches
 

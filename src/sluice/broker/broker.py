@@ -1,28 +1,36 @@
 """A broker, pure: events in, messages out. It composes the cores and decides nothing that they can decide.
 
-Four tables, two of which steer the other two: subscriptions go where advertisements came from (if they are used), interest
-goes where watches came from. Everything that peers tell comes as versioned exports; `_spread` is the one place where a change
-of a table has its consequences.
+Five tables, two of which steer two others: subscriptions go where advertisements came from (if they are used), interest goes
+where watches came from, and the names of the brokers go everywhere. Everything that peers tell comes as versioned exports;
+`_spread` is the one place where a change of a table has its consequences. A durable broker has publications stored first and
+forwards them when they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
 from sluice.errors import MatcherError
+from sluice.model.filter import EVERYTHING
+from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Batch, Peer, batches_of
 from sluice.protocol.complete import Cache, CacheConfig, Completion
 from sluice.protocol.export import Delta, Replica
+from sluice.protocol.intake import Intake
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
+    Accepted,
     Ack,
+    Answered,
+    Ask,
     Change,
     Deliver,
-    Delivery,
     Digest,
+    Effect,
     Entry,
     EntryId,
     Event,
@@ -31,19 +39,23 @@ from sluice.protocol.messages import (
     LinkUp,
     Lost,
     Message,
-    Notification,
     Notify,
-    Peer,
+    NotStored,
     Received,
     Refused,
     ReplayEvent,
+    Reply,
+    Request,
     Role,
     Send,
     Snapshot,
+    Store,
+    Stored,
     Tick,
     Version,
 )
-from sluice.protocol.route.forward import Forwarding
+from sluice.protocol.request import Requests
+from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
 
@@ -66,12 +78,20 @@ class BrokerConfig:
     cache: CacheConfig | None = None
     #: Without leases a table is believed until its sender changes it or the link goes down.
     lease: LeaseConfig | None = None
+    #: Whether publications are stored before they are accepted and forwarded.
+    durable: bool = False
 
 
 class Broker:
     """One broker of a tree."""
 
-    def __init__(self, name: Peer, config: BrokerConfig | None = None, incarnation: int = 1) -> None:
+    def __init__(
+        self,
+        name: Peer,
+        config: BrokerConfig | None = None,
+        incarnation: int = 1,
+        accepted: Mapping[Peer, int] | None = None,
+    ) -> None:
         self.name = name
         self.config = config = config or BrokerConfig()
         self.incarnation = incarnation
@@ -81,6 +101,7 @@ class Broker:
             Kind.ADVERTISEMENTS: config.advertisements or "simple",
             Kind.WATCHES: "covering",
             Kind.INTEREST: "simple",
+            Kind.BROKERS: "simple",
         }
         make = {kind: partial(algorithm(name), config.options) for kind, name in reducers.items()}
         advertisements = Table(Kind.ADVERTISEMENTS, make[Kind.ADVERTISEMENTS])
@@ -91,16 +112,20 @@ class Broker:
             Kind.ADVERTISEMENTS: advertisements,
             Kind.WATCHES: watches,
             Kind.INTEREST: Table(Kind.INTEREST, make[Kind.INTEREST], watches),
+            Kind.BROKERS: Table(Kind.BROKERS, make[Kind.BROKERS]),
         }
+        self._itself = Entry(Subscription([EVERYTHING]), name)
         self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS])
         self.completion = {kind: Completion() for kind in _ACKNOWLEDGED}
         self.cache = None if config.cache is None else Cache(config.cache)
-        #: Where the way to a subscription begins, for replays.
-        self._askers: dict[EntryId, Peer] = {}
+        self.intake = Intake(accepted or {}, stores=config.durable)
+        self.requests = Requests(name)
+        #: Where the way begins to a subscription that others see, for replays, and to a broker, for requests.
+        self.ways: dict[Kind, dict[EntryId, Peer]] = {Kind.INTEREST: {}, Kind.BROKERS: {}}
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
-        self._out: list[Send] = []
+        self._out: list[Effect] = []
         self._now = 0.0
 
     @property
@@ -110,9 +135,32 @@ class Broker:
             return math.inf
         return min(self._renewal, self._expiry)
 
-    def step(self, event: Event, now: float) -> list[Send]:
-        """Takes one event in; returns what is to be sent, in order."""
+    def step(self, event: Event, now: float) -> list[Effect]:
+        """Takes one event in; returns what is to be done about it, in order."""
+        return self.step_all((event,), now)
+
+    def step_all(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """Takes in events that came together, in order: publications that follow each other are matched as one batch."""
         self._out, self._now = [], now
+        arrived: list[tuple[Peer, Batch]] = []
+        for event in events:
+            batch = self._taken_in(event)
+            if batch is not None:
+                arrived.append(batch)
+                continue
+            if arrived:
+                self._publish(arrived)
+                arrived = []
+            self._handle(event)
+        if arrived:
+            self._publish(arrived)
+        for kind, completion in self.completion.items():
+            if completion.is_waiting:
+                for peer, version in completion.settle(self.tables[kind].exports):
+                    self._send(peer, Ack(kind, version))
+        return self._out
+
+    def _handle(self, event: Event) -> None:
         match event:
             case Received(peer, message):
                 if peer in self.roles:
@@ -124,13 +172,16 @@ class Broker:
                 self._link_down(peer)
             case Tick():
                 self._tick()
+            case Stored():
+                pass  # nobody had it before
+            case NotStored(batch, accepted, reason):
+                numbers = self.intake.failed(batch, accepted)
+                if numbers and batch.publisher in self.roles:
+                    self._send(batch.publisher, Refused(numbers, reason))
+            case Answered(reply):
+                self._answer(reply)
             case _:
                 assert_never(event)
-        for kind, completion in self.completion.items():
-            if completion.is_waiting:
-                for peer, version in completion.settle(self.tables[kind].exports):
-                    self._send(peer, Ack(kind, version))
-        return self._out
 
     def _send(self, peer: Peer, message: Message) -> None:
         self._out.append(Send(peer, message))
@@ -175,15 +226,22 @@ class Broker:
         for kind, table in self.tables.items():
             self._spread(kind, peer, table.stop_hearing(peer))
         del self.roles[peer]
+        self.intake.unlinked(peer)
+        for asker, reply in self.requests.forget(peer):
+            self._send(asker, reply)
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _receive(self, peer: Peer, message: Message) -> None:
         match message:
-            case Notify(notifications):
-                self._publish(peer, notifications)
+            case Notify():
+                pass  # there was nothing new in it
             case ReplayEvent():
                 self._replay(message)
+            case Request():
+                self._ask(peer, message)
+            case Reply():
+                self._answer(message)
             case Change(kind=kind) | Snapshot(kind=kind) | Digest(kind=kind):
                 if self._hears(kind, peer):
                     self._hear(peer, message)
@@ -195,7 +253,7 @@ class Broker:
                 export = self.tables[kind].exports.get(peer)
                 if export is not None:
                     export.acknowledge(version)
-            case Deliver() | Refused():
+            case Deliver() | Accepted() | Refused():
                 pass  # these are for clients
             case _:
                 assert_never(message)
@@ -237,13 +295,13 @@ class Broker:
                 self._steer(Kind.SUBSCRIPTIONS, peer, delta)
             elif kind == Kind.WATCHES:
                 self._steer(Kind.INTEREST, peer, delta)
-            elif kind == Kind.INTEREST:
-                self._note_askers(peer, delta)
+            elif kind in self.ways:
+                self._note_ways(kind, peer, delta)
             elif kind == Kind.SUBSCRIPTIONS:
                 self.forwarding.update(peer, added, removed)
                 if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
-                    self._note_askers(peer, delta)
+                    self._note_ways(Kind.INTEREST, peer, delta)
                 self._catch_up(peer, added)
         except (KeyError, MatcherError):
             if self.config.lease is None:
@@ -254,20 +312,23 @@ class Broker:
         added, removed = delta
         self._send_changes(self.tables[kind].steer(peer, added, removed, partial(self._contents, kind)))
 
-    def _note_askers(self, peer: Peer, delta: Delta) -> None:
+    def _note_ways(self, kind: Kind, peer: Peer, delta: Delta) -> None:
         added, removed = delta
+        ways = self.ways[kind]
         for entry in removed:
-            if entry.id is not None and self._askers.get(entry.id) == peer:
-                del self._askers[entry.id]
-        self._askers.update((entry.id, peer) for entry in added if entry.id is not None)
+            if entry.id is not None and ways.get(entry.id) == peer:
+                del ways[entry.id]
+        ways.update((entry.id, peer) for entry in added if entry.id is not None)
 
     def _send_changes(self, changes: Iterator[tuple[Peer, Change]]) -> None:
         for peer, change in changes:
             self._send(peer, change)
 
     def _contents(self, kind: Kind) -> Iterator[tuple[Peer, Entry]]:
-        """What a table tells about: its entries, and for interest also what the local clients subscribe to."""
+        """What a table tells about: its entries, for interest also what the local clients subscribe to, and itself."""
         yield from self.tables[kind].contents()
+        if kind == Kind.BROKERS:
+            yield self.name, self._itself
         if kind == Kind.INTEREST:
             for peer, entry in self.tables[Kind.SUBSCRIPTIONS].contents():
                 if self.roles.get(peer) == Role.CLIENT:
@@ -275,64 +336,110 @@ class Broker:
 
     # --- notifications ------------------------------------------------------------------------------------------------
 
-    def _publish(self, source: Peer, notifications: Sequence[Notification]) -> None:
-        """Sends notifications on, to every peer that has a matching entry, except back to the broker they came from."""
-        if self.roles[source] == Role.CLIENT:
-            notifications = [each for each in notifications if self._may_publish(source, each)]
-        if self.cache is not None:
-            notifications = [each for each in notifications if self.cache.keep(each, source, self._now)]
-        if not notifications:
-            return
-        batches: dict[Peer, list[Notification]] = {}
-        deliveries: dict[Peer, list[Delivery]] = {}
-        found = self.forwarding.find([each.record for each in notifications])
-        for notification, peers in zip(notifications, found, strict=True):
-            for peer, entries in peers.items():
-                role = self.roles.get(peer)
-                reached: Iterable[Peer | EntryId] = (peer,)
-                if role == Role.CLIENT:
-                    reached = _ids(entries)
-                    deliveries.setdefault(peer, []).append(Delivery(notification, _ids(entries)))
-                elif role == Role.BROKER and peer != source:
-                    batches.setdefault(peer, []).append(notification)
-                if self.cache is not None:
-                    self.cache.reached(notification.id, reached)
-        for peer, delivered in deliveries.items():
-            self._send(peer, Deliver(tuple(delivered)))
-        for peer, batch in batches.items():
-            self._send(peer, Notify(tuple(batch)))
+    def _taken_in(self, event: Event) -> tuple[Peer, Batch] | None:
+        """The publications that an event brings and that may go on, with the peer they came from."""
+        if type(event) is Stored:
+            settled = self.intake.stored(event.batch)
+            if event.batch.publisher in self.roles:
+                self._send(event.batch.publisher, Accepted(settled))
+            return event.batch.publisher, event.batch
+        if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
+            return None
+        source, batch = event.peer, event.message.batch
+        if self.roles[source] == Role.BROKER:
+            return source, batch
+        rows = self._admitted(source, batch)
+        if not rows:
+            return None
+        batch = batch.whole_or(rows)
+        taken = self.intake.take(batch)
+        if taken is None:
+            self._send(source, Accepted(self.intake.settled(source)))
+            return None
+        batch, after = taken
+        if self.config.durable:
+            self._out.append(Store(batch, after))
+            return None
+        self._send(source, Accepted(batch.numbers[-1]))
+        return source, batch
 
-    def _may_publish(self, client: Peer, notification: Notification) -> bool:
-        """Whether a client may publish this; tells it if not."""
+    def _admitted(self, client: Peer, batch: Batch) -> Sequence[int]:
+        """The rows that a client may publish; tells it of the others."""
+        rows: Sequence[int] = range(len(batch))
         reason = None
-        if notification.id.publisher != client:
-            reason = f"it says it is from {notification.id.publisher!r}: publish under your own name"
+        if batch.publisher != client:
+            rows, reason = (), f"it says it is from {batch.publisher!r}: publish under your own name"
         elif self.config.advertisements:
             advertised = self.tables[Kind.ADVERTISEMENTS].replica(client, self._now).entries
-            if not any(entry.where.matches(notification.record) for entry in advertised):
-                reason = f"it matches none of the {len(advertised)} advertisements of {client!r}: advertise it first"
-        if reason is not None:
-            self._send(client, Refused(notification.id, reason))
-        return reason is None
+            rows = [
+                row
+                for row, record in enumerate(batch.records)
+                if any(entry.where.matches(record) for entry in advertised)
+            ]
+            reason = f"it matches none of the {len(advertised)} advertisements of {client!r}: advertise it first"
+        if reason is not None and len(rows) < len(batch):
+            taken = {batch.numbers[row] for row in rows}
+            self._send(client, Refused(tuple(number for number in batch.numbers if number not in taken), reason))
+        return rows
+
+    def _publish(self, arrived: list[tuple[Peer, Batch]]) -> None:
+        """Sends notifications on, to every peer that has a matching entry, except back to the broker they came from."""
+        if self.cache is not None:
+            kept = ((source, batch, self.cache.keep(batch, source, self._now)) for source, batch in arrived)
+            arrived = [(source, batch.whole_or(rows)) for source, batch, rows in kept if rows]
+        for (source, batch), routes in zip(arrived, self.forwarding.find([batch for _, batch in arrived]), strict=True):
+            for peer, route in routes.items():
+                self._forward(source, batch, peer, route)
+
+    def _forward(self, source: Peer, batch: Batch, peer: Peer, route: Route) -> None:
+        role = self.roles.get(peer)
+        if role == Role.CLIENT:
+            self._send(peer, Deliver(batch.whole_or(route.rows), route.combinations, route.which))
+        elif role == Role.BROKER and peer != source:
+            self._send(peer, Notify(batch.whole_or(route.rows)))
+        if self.cache is not None:
+            for place, row in enumerate(route.rows):
+                ids = route.combinations[route.which[place] if route.which else 0]
+                self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (peer,))
 
     def _catch_up(self, peer: Peer, added: Iterable[Entry]) -> None:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
         if self.cache is None or peer not in self.roles:
             return
         if self.roles[peer] == Role.CLIENT:
-            deliveries = tuple(self.cache.missed_by_client(peer, added, self._now))
-            if deliveries:
-                self._send(peer, Deliver(deliveries))
+            for notification, ids in self.cache.missed_by_client(peer, added, self._now):
+                for batch in batches_of([notification]):
+                    self._send(peer, Deliver(batch, (ids,)))
         else:
-            notifications = tuple(self.cache.missed(peer, added, self._now))
-            if notifications:
-                self._send(peer, Notify(notifications))
+            for batch in batches_of(self.cache.missed(peer, added, self._now)):
+                self._send(peer, Notify(batch))
 
     def _replay(self, message: ReplayEvent) -> None:
         """Sends past notifications towards the one subscription they are for, along the way its interest came."""
-        peer = self._askers.get(message.subscription)
+        peer = self.ways[Kind.INTEREST].get(message.subscription)
         if peer in self.roles:
             self._send(peer, message)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, peer: Peer, request: Request) -> None:
+        """Takes a question in, or passes it on towards the broker that it is for."""
+        if self.roles[peer] == Role.CLIENT and request.id.rpartition("/")[0] != peer:
+            return  # an answer to somebody else's question is none of its business
+        way = self.ways[Kind.BROKERS].get(request.to)
+        if way == peer or way not in self.roles:
+            way = None  # brokers and links are a tree, so a way that leads back is damaged
+        for asker, reply in self.requests.ask(peer, request, way):
+            self._send(asker, reply)
+        if request.to == self.name:
+            self._out.append(Ask(request))
+        elif way is not None:
+            self._send(way, request)
+
+    def _answer(self, reply: Reply) -> None:
+        peer = self.requests.answer(reply.id)
+        if peer in self.roles:
+            self._send(peer, reply)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -374,8 +481,6 @@ class Broker:
         for kind, completion in self.completion.items():
             completion.clamp(self.tables[kind].exports)
         self.forwarding.reset()
-        self._askers = {entry.id: peer for peer, entry in self._contents(Kind.INTEREST) if entry.id is not None}
-
-
-def _ids(entries: Iterable[Entry]) -> tuple[EntryId, ...]:
-    return tuple(entry.id for entry in entries if entry.id is not None)
+        for kind, ways in self.ways.items():
+            ways.clear()
+            ways.update((entry.id, peer) for peer, entry in self._contents(kind) if entry.id is not None)

@@ -2,27 +2,31 @@
 
 What a client asks for is a versioned export like any other, so a lost link, a broker's restart and a lease are nothing special:
 at every new link the whole export goes out again, and `Completed` says from when on nothing is missed. Commands may be given
-while there is no link.
+while there is no link. What a durable broker had not accepted when a link broke is sent again over the next one.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 from sluice.errors import ProtocolError
 from sluice.limits import MAX_SEEN
-from sluice.model.notification import attributes
 from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Batch, Notification, NotificationId, Peer, Records, portable
 from sluice.protocol.export import Delta, Export, Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
+    Accepted,
     Ack,
+    Answer,
+    Answered,
     Change,
     Deliver,
+    Delivery,
     Digest,
     Entry,
     EntryId,
@@ -32,16 +36,18 @@ from sluice.protocol.messages import (
     LinkUp,
     Lost,
     Message,
-    Notification,
-    NotificationId,
     Notify,
-    Peer,
+    NotStored,
+    Question,
     Received,
     Refused,
     Replay,
     ReplayEvent,
+    Reply,
+    Request,
     Send,
     Snapshot,
+    Stored,
     Tick,
     Version,
 )
@@ -95,9 +101,9 @@ class Unwatch:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publishes a record."""
+    """Publishes records, under the numbers that they have."""
 
-    record: Mapping[str, Any]
+    batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,16 @@ class SendReplay:
     notifications: tuple[Notification, ...]
 
 
-Command = Subscribe | Unsubscribe | Advertise | Unadvertise | Watch | Unwatch | Publish | SendReplay
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Asks a broker something."""
+
+    id: EntryId
+    to: Peer
+    question: Question
+
+
+Command = Inquire | Subscribe | Unsubscribe | Advertise | Unadvertise | Watch | Unwatch | Publish | SendReplay
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +136,37 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A notification came, for these subscriptions."""
+    """Notifications came; `combinations` and `which` say for which subscriptions, as in `Deliver`."""
 
-    notification: Notification
-    subscriptions: tuple[EntryId, ...]
+    batch: Batch
+    combinations: tuple[tuple[EntryId, ...], ...]
+    which: Sequence[int] = ()
+
+    @property
+    def deliveries(self) -> Iterator[Delivery]:
+        """One by one."""
+        return Deliver(self.batch, self.combinations, self.which).deliveries
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A record was published under this identity."""
+    """Records were published, as far as this client can do it."""
 
-    notification: Notification
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAccepted:
+    """The broker has everything up to a number; a durable one has it on disk."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishUnknown:
+    """The link to a broker that keeps no log broke before it said whether it has this."""
+
+    batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +193,25 @@ class Replayed:
     notifications: tuple[Notification, ...]
 
 
-Upcall = Completed | Delivered | Published | PublishRefused | InterestChanged | Replayed
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer to an inquiry came, or the reason why there is none."""
+
+    id: EntryId
+    answer: Answer
+
+
+Upcall = (
+    Completed
+    | Delivered
+    | Published
+    | PublishAccepted
+    | PublishUnknown
+    | PublishRefused
+    | InterestChanged
+    | Replayed
+    | Told
+)
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
@@ -166,7 +219,9 @@ _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 class Session:
     """One client and the link to its broker."""
 
-    def __init__(self, name: Peer, *, lease: LeaseConfig | None = None, incarnation: int = 1) -> None:
+    def __init__(
+        self, name: Peer, *, lease: LeaseConfig | None = None, incarnation: int = 1, published: int | None = None
+    ) -> None:
         self.name = name
         self.broker: Peer | None = None
         #: Which of its lives this is: numbers of an earlier one are never used again.
@@ -175,15 +230,19 @@ class Session:
         self._exports = {kind: Export(kind, Version(incarnation, 0)) for kind in _TOLD}
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
-        #: What was delivered lately.
-        self._taken: OrderedDict[NotificationId, None] = OrderedDict()
+        self._taken = Taken()
         #: Of subscriptions with a replay: what has come already, live or replayed.
         self._seen: dict[EntryId, OrderedDict[NotificationId, None]] = {}
         self._interest = Replica(0.0)
         self._lease = lease
         self._renewal = -math.inf
         self._numbers = 0
-        self._published = (incarnation - 1) << 32
+        #: The number of the last publication; those of an earlier life are never used again.
+        self.published = (incarnation - 1) << 32 if published is None else published
+        #: What the broker has not accepted yet.
+        self._unaccepted: deque[Batch] = deque()
+        #: Whether the broker keeps what it accepts, so that what it did not is to be sent again.
+        self._durable = False
         self._out: list[Send | Upcall] = []
         self._now = 0.0
 
@@ -191,6 +250,20 @@ class Session:
         """An id for the next thing to ask for."""
         self._numbers += 1
         return f"{self.name}/{self._numbers}" if self._life == 1 else f"{self.name}/{self._life}.{self._numbers}"
+
+    def batch(self, records: Iterable[object]) -> Records:
+        """Records as the next publications of this client."""
+        return Records.of(self.name, self.published + 1, [portable(record) for record in records])
+
+    @property
+    def settled(self) -> int:
+        """The number up to which every publication was accepted, refused or given up."""
+        return self._unaccepted[0].numbers[0] - 1 if self._unaccepted else self.published
+
+    @property
+    def interest(self) -> Iterable[Entry]:
+        """The subscriptions of others that overlap what is watched."""
+        return self._interest.entries
 
     @property
     def deadline(self) -> float:
@@ -206,11 +279,13 @@ class Session:
             case Received(peer, message):
                 if peer == self.broker:
                     self._receive(message)
-            case LinkUp(peer, _):
-                self._link_up(peer)
+            case LinkUp(peer, _, accepted):
+                self._link_up(peer, accepted)
             case LinkDown():
                 self.broker = None
                 self._tell_interest(self._interest.clear())
+                if not self._durable:
+                    self._give_up()
             case Tick():
                 self._tick()
             case Subscribe(id, where, replay):
@@ -225,10 +300,14 @@ class Session:
                 self._ask(Kind.WATCHES, Entry(where, id))
             case Unwatch(id):
                 self._unask(Kind.WATCHES, id)
-            case Publish(record):
-                self._publish(record)
+            case Publish(batch):
+                self._publish(batch)
             case SendReplay(subscription, notifications):
                 self._send(ReplayEvent(subscription, notifications))
+            case Inquire(id, to, question):
+                self._send(Request(id, to, question))
+            case Stored() | NotStored() | Answered():
+                pass  # these happen to brokers
             case _:
                 assert_never(event)
         return self._out
@@ -262,35 +341,63 @@ class Session:
         if change is not None:
             self._send(change)
 
-    def _publish(self, record: Mapping[str, Any]) -> None:
-        flat = attributes(record)
-        self._published += 1
-        notification = Notification(NotificationId(self.name, self._published), flat)
-        if self.broker is None:
-            self._out.append(
-                PublishRefused(notification.id, "there is no link to a broker: publish again once there is")
+    def _publish(self, batch: Batch) -> None:
+        if batch.publisher != self.name or batch.numbers[0] <= self.published:
+            raise ProtocolError(
+                f"{self.name!r} has published {self.published} notifications: number what follows from there, in its own name"
             )
+        self.published = batch.numbers[-1]
+        if self.broker is None and not self._durable:
+            reason = "there is no link to a broker: publish again once there is"
+            self._out.extend(PublishRefused(batch.id(row), reason) for row in range(len(batch)))
             return
-        self._out.append(Published(notification))
-        self._send(Notify((notification,)))
+        self._unaccepted.append(batch)
+        self._out.append(Published(batch))
+        self._send(Notify(batch))
+
+    def _accept(self, number: int) -> None:
+        waiting = self._unaccepted
+        while waiting and waiting[0].numbers[-1] <= number:
+            waiting.popleft()
+        self._out.append(PublishAccepted(number))
+
+    def _refuse(self, numbers: tuple[int, ...], reason: str) -> None:
+        refused = frozenset(numbers)
+        for _ in range(len(self._unaccepted)):
+            batch = self._unaccepted.popleft()
+            rows = [row for row, number in enumerate(batch.numbers) if number not in refused]
+            if rows:
+                self._unaccepted.append(batch.whole_or(rows))
+        self._out.extend(PublishRefused(NotificationId(self.name, number), reason) for number in numbers)
+
+    def _give_up(self) -> None:
+        self._out.extend(map(PublishUnknown, self._unaccepted))
+        self._unaccepted.clear()
 
     # --- links and messages -------------------------------------------------------------------------------------------
 
-    def _link_up(self, broker: Peer) -> None:
+    def _link_up(self, broker: Peer, accepted: int | None) -> None:
         self.broker = broker
         self._tell_interest(self._interest.clear())
         self._interest.renewed = self._now
         for kind, export in self._exports.items():
             self._pending[kind] = dict.fromkeys(self.entries[kind], export.version.sequence)
             self._send(export.snapshot())
+        self._durable = accepted is not None
+        if accepted is None:
+            self._give_up()
+            return
+        self.published = max(self.published, accepted)
+        self._accept(accepted)
+        for batch in self._unaccepted:
+            self._send(Notify(batch))
 
     def _receive(self, message: Message) -> None:
         match message:
-            case Deliver(deliveries):
-                for notification, subscriptions in deliveries:
-                    wanted = tuple(id for id in subscriptions if self._is_new(id, notification.id))
-                    if wanted and self._take(notification.id):
-                        self._out.append(Delivered(notification, wanted))
+            case Deliver():
+                self._deliver(message)
+            case Accepted(number):
+                self._accept(number)
             case Ack(kind, version):
                 self._acknowledge(kind, version.incarnation, version.sequence)
             case Change(kind=Kind.INTEREST) | Snapshot(kind=Kind.INTEREST) | Digest(kind=Kind.INTEREST):
@@ -298,25 +405,43 @@ class Session:
             case Lost(kind):
                 if kind in self._exports:
                     self._send(self._exports[kind].snapshot())
-            case Refused(id, reason):
-                self._out.append(PublishRefused(id, reason))
+            case Refused(numbers, reason):
+                self._refuse(numbers, reason)
+            case Reply(id, answer):
+                self._out.append(Told(id, answer))
             case ReplayEvent(subscription, notifications):
                 new = tuple(each for each in notifications if self._is_new(subscription, each.id))
                 if new:
                     self._out.append(Replayed(subscription, new))
-            case Change() | Snapshot() | Digest() | Notify():
+            case Change() | Snapshot() | Digest() | Notify() | Request():
                 pass  # these are for brokers
             case _:
                 assert_never(message)
 
-    def _take(self, notification: NotificationId) -> bool:
-        """Whether a notification is delivered for the first time: a cache may send it again, for a newer subscription."""
-        if notification in self._taken:
-            return False
-        self._taken[notification] = None
-        if len(self._taken) > MAX_SEEN:
-            self._taken.popitem(last=False)
-        return True
+    def _deliver(self, message: Deliver) -> None:
+        """Passes on what is new, for the subscriptions that are still held."""
+        batch, which = message.batch, message.which
+        held = self.entries[Kind.SUBSCRIPTIONS]
+        combinations = tuple(tuple(id for id in ids if id in held) for ids in message.combinations)
+        rows: Sequence[int] = range(len(batch))
+        if not all(combinations):
+            rows = [row for row in rows if combinations[which[row] if which else 0]]
+        if any(held[id].replay for ids in combinations for id in ids):
+            self._deliver_each(message, rows)
+            return
+        rows = self._taken.new(batch, rows)
+        if not rows:
+            return
+        which = [which[row] for row in rows] if which and len(rows) < len(batch) else which
+        self._out.append(Delivered(batch.whole_or(rows), combinations, which))
+
+    def _deliver_each(self, message: Deliver, rows: Sequence[int]) -> None:
+        """The same where some of it may have come as a replay already."""
+        deliveries = tuple(message.deliveries)
+        for row in rows:
+            ids = tuple(id for id in deliveries[row].subscriptions if self._is_new(id, message.batch.id(row)))
+            if ids and self._taken.new(message.batch, [row]):
+                self._out.append(Delivered(message.batch.whole_or([row]), (ids,)))
 
     def _is_new(self, id: EntryId, notification: NotificationId) -> bool:
         """Whether a notification is wanted for a subscription; what is both live and replayed counts once."""
@@ -370,3 +495,38 @@ class Session:
             self._renewal = self._now + self._lease.renew_seconds
             for export in self._exports.values():
                 self._send(export.digest())
+
+
+class Taken:
+    """What was delivered lately: a cache may send a notification again, for a newer subscription.
+
+    Publications of one publisher come in order, so that nearly always a look at the last number says that a batch is new.
+    """
+
+    __slots__ = ("_count", "_last", "_lately")
+
+    def __init__(self) -> None:
+        self._last: dict[Peer, int] = {}
+        self._lately: deque[tuple[Peer, Sequence[int]]] = deque()
+        self._count = 0
+
+    def new(self, batch: Batch, rows: Sequence[int]) -> Sequence[int]:
+        """The rows that come for the first time; they count as taken from now on."""
+        publisher, numbers = batch.publisher, batch.numbers
+        if rows and numbers[rows[0]] <= self._last.get(publisher, -1):
+            old = {number for name, taken in self._lately if name == publisher for number in taken}
+            rows = [row for row in rows if numbers[row] not in old]
+        if rows:
+            self._note(publisher, [numbers[row] for row in rows] if len(rows) < len(numbers) else numbers)
+        return rows
+
+    def _note(self, publisher: Peer, numbers: Sequence[int]) -> None:
+        self._last[publisher] = max(self._last.get(publisher, -1), numbers[-1])
+        self._lately.append((publisher, numbers))
+        self._count += len(numbers)
+        while self._count - len(self._lately[0][1]) >= MAX_SEEN:
+            _, gone = self._lately.popleft()
+            self._count -= len(gone)
+        if len(self._last) > MAX_SEEN:
+            lately = {name for name, _ in self._lately}
+            self._last = {name: number for name, number in self._last.items() if name in lately}

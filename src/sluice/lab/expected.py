@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sluice.lab.experiment import Setup
 from sluice.lab.topology import Topology
 from sluice.lab.workload import STOCKS, SUBSCRIPTIONS_PER_CLIENT, clients_for, homes_of
-from sluice.protocol.messages import Peer
+from sluice.protocol.batch import Peer
 
 #: The probability that a client asks for a certain stock.
 SHARE = SUBSCRIPTIONS_PER_CLIENT / STOCKS

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client.session import Command, Session
 from sluice.lab.topology import Topology
-from sluice.protocol.messages import Change, Event, Kind, LinkUp, Peer, Received, Role, Send
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Change, Event, Kind, LinkUp, Received, Role, Send
 
 #: Time stands still: nothing is leased and nothing is delayed.
 NOW = 0.0
@@ -87,8 +88,9 @@ class Network:
         )
 
     def _tell_broker(self, name: Peer, event: Event) -> None:
-        for send in self.brokers[name].step(event, NOW):
-            self._queue.append((name, send))
+        for effect in self.brokers[name].step(event, NOW):
+            assert isinstance(effect, Send), "nothing is stored here and nobody asks anything"
+            self._queue.append((name, effect))
 
     def _tell_session(self, session: Session, event: Event | Command) -> None:
         for effect in session.step(event, NOW):

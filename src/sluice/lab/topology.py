@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.protocol.messages import Peer
+from sluice.protocol.batch import Peer
 
 ROUTER_LEVELS = 4
 CHILDREN = 3

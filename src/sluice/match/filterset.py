@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from sluice.match.matcher import Matcher
-from sluice.model.notification import attributes
+from sluice.model.notification import attributes, from_arrow
 from sluice.model.subscription import Subscription
 
 K = TypeVar("K", bound=Hashable)
+Numbers = npt.NDArray[np.int64]
 
-#: Up to this many filters a look at each of them is quicker than an index.
+#: Up to this many looks at a filter are quicker than an index.
 SCAN_UP_TO = 24
 
 
@@ -68,14 +73,17 @@ class FilterSet(Generic[K]):
             del self._keys[number]
             self._matcher.remove(number)
 
-    def _indexed(self) -> Matcher | None:
+    def _indexed(self, records: int = 1) -> Matcher | None:
         """The index, made when the first question comes that needs it; None if a look at each is quicker."""
-        if self._matcher is None and len(self._filters) > SCAN_UP_TO:
-            self._matcher = Matcher()
-            for key, where in self._filters.items():
-                self._number(key)
-                self._matcher.add(where, id=self._numbers[key])
+        if self._matcher is None and len(self._filters) * records > SCAN_UP_TO:
+            self._index()
         return self._matcher
+
+    def _index(self) -> None:
+        self._matcher = Matcher()
+        for key, where in self._filters.items():
+            self._number(key)
+            self._matcher.add(where, id=self._numbers[key])
 
     def _number(self, key: K) -> None:
         self._numbers[key] = self._next
@@ -90,14 +98,43 @@ class FilterSet(Generic[K]):
         flat = attributes(record)
         return [key for key, where in self._filters.items() if any(box.matches(flat) for box in where.filters)]
 
-    def matching_each(self, records: Sequence[object]) -> list[list[K]]:
+    def matching_each(self, records: pa.RecordBatch | Sequence[object]) -> Iterator[list[K]]:
         """The keys for each of many records."""
-        index = self._indexed()
+        index = self._indexed(len(records))
         if index is None or len(records) == 1:
-            return [self.matching(record) for record in records]
+            yield from map(self.matching, from_arrow(records) if isinstance(records, pa.RecordBatch) else records)
+            return
         offsets, numbers = index.match_batch(records)
-        ends, found = offsets.tolist(), numbers.tolist()
-        return [[self._keys[number] for number in sorted(found[ends[i] : ends[i + 1]])] for i in range(len(records))]
+        keys, found = self._keys, numbers.tolist()
+        start = 0
+        for end in offsets.tolist()[1:]:
+            if end - start > 1:
+                yield [keys[number] for number in sorted(found[start:end])]
+            else:
+                yield [keys[found[start]]] if end > start else []
+            start = end
+
+    def match_batch(self, records: pa.RecordBatch | Sequence[object]) -> tuple[Numbers, Numbers, list[K]]:
+        """All matches of many records at once: for each its row and the place of its key in the list of keys.
+
+        They are in the order of the rows, and of one row in the order in which the filters were added.
+
+        >>> from sluice import parse
+        >>> filters = FilterSet[str]()
+        >>> filters.add("cheap", parse("price < 10"))
+        >>> filters.add("any", parse("price IS NOT NULL"))
+        >>> rows, places, keys = filters.match_batch([{"price": 5}, {"price": 50}])
+        >>> [(row, keys[place]) for row, place in zip(rows.tolist(), places.tolist(), strict=True)]
+        [(0, 'cheap'), (0, 'any'), (1, 'any')]
+        """
+        if self._matcher is None:
+            self._index()
+        assert self._matcher is not None
+        offsets, numbers = self._matcher.match_batch(records)
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        known, places = np.unique(numbers, return_inverse=True)
+        order = np.lexsort((places, rows))
+        return rows[order], places[order], [self._keys[number] for number in known.tolist()]
 
     def covering(self, where: Subscription) -> list[K]:
         """The keys of the filters that cover a filter."""

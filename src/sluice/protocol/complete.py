@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sluice.errors import ConfigurationError
+from sluice.protocol.batch import Batch, Notification, NotificationId, Peer
 from sluice.protocol.export import Export
-from sluice.protocol.messages import Delivery, Entry, EntryId, Notification, NotificationId, Peer, Version
+from sluice.protocol.messages import Delivery, Entry, EntryId, Version
 
 
 class Completion:
@@ -120,15 +121,17 @@ class Cache:
         self._config = config
         self._kept: OrderedDict[NotificationId, _Kept] = OrderedDict()
 
-    def keep(self, notification: Notification, source: Peer, now: float) -> bool:
-        """Takes a notification in; False if it has been here before."""
+    def keep(self, batch: Batch, source: Peer, now: float) -> list[int]:
+        """Takes notifications in; returns the rows of those that have not been here before."""
         self._trim(now)
-        if notification.id in self._kept:
-            return False
-        self._kept[notification.id] = _Kept(notification, source, now + self._config.seconds)
-        if len(self._kept) > self._config.notifications:
+        new: list[int] = []
+        for row, notification in enumerate(batch):
+            if notification.id not in self._kept:
+                self._kept[notification.id] = _Kept(notification, source, now + self._config.seconds)
+                new.append(row)
+        while len(self._kept) > self._config.notifications:
             self._kept.popitem(last=False)
-        return True
+        return new
 
     def reached(self, id: NotificationId, whom: Iterable[Peer | EntryId]) -> None:
         """A notification was sent to neighbours, and to these subscriptions of clients."""

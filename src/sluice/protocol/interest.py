@@ -16,7 +16,8 @@ from sluice.errors import ConfigurationError
 from sluice.limits import MAX_ANSWERED
 from sluice.match.filterset import FilterSet
 from sluice.model.subscription import Subscription
-from sluice.protocol.messages import Entry, EntryId, Notification
+from sluice.protocol.batch import Notification
+from sluice.protocol.messages import Entry, EntryId
 
 K = TypeVar("K", bound=Hashable)
 
@@ -115,7 +116,8 @@ class History:
     """The recent past in memory: at most `limit` notifications, none older than `seconds`.
 
     >>> from sluice import parse
-    >>> from sluice.protocol.messages import NotificationId, Replay
+    >>> from sluice.protocol.batch import NotificationId
+    >>> from sluice.protocol.messages import Replay
     >>> history = History(limit=100)
     >>> for number, price in enumerate([90, 120, 130]):
     ...     history.record(Notification(NotificationId("bob", number), {"price": price}), now=float(number))

@@ -2,20 +2,20 @@
 
 A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` applies on an exact base only, a `Digest` says
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
-Notifications travel beside the tables, in batches.
+Notifications travel beside the tables, in batches; questions to a broker find their way by its name, and the answers come back
+the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Batch, Notification, Peer
 
-#: The name of a broker or a client, unique in the network.
-Peer = str
 #: Who asked: the name of the client and its number for the filter, as in "alice/3".
 EntryId = str
 
@@ -28,12 +28,13 @@ class Role(IntEnum):
 
 
 class Kind(IntEnum):
-    """The tables of a broker. Advertisements steer subscriptions; watches steer interest."""
+    """The tables of a broker. Advertisements steer subscriptions; watches steer interest; brokers tell who is where."""
 
     SUBSCRIPTIONS = 0
     ADVERTISEMENTS = 1
     WATCHES = 2
     INTEREST = 3
+    BROKERS = 4
 
 
 class Version(NamedTuple):
@@ -41,21 +42,6 @@ class Version(NamedTuple):
 
     incarnation: int
     sequence: int
-
-
-class NotificationId(NamedTuple):
-    """A notification is published once: its publisher and the publisher's own count."""
-
-    publisher: Peer
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """One published record with its identity."""
-
-    id: NotificationId
-    record: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +113,7 @@ class Ack:
 class Notify:
     """Notifications on their way: from a publisher to its broker, and from broker to broker."""
 
-    notifications: tuple[Notification, ...]
+    batch: Batch
 
 
 class Delivery(NamedTuple):
@@ -139,16 +125,35 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Notifications at their end: from a broker to a subscriber."""
+    """Notifications at their end: from a broker to a subscriber, each once, with all of its subscriptions that it satisfies.
 
-    deliveries: tuple[Delivery, ...]
+    Few combinations of subscriptions are usual, so each is said once: `which` has the number of its combination for every
+    notification, or is empty where there is only one.
+    """
+
+    batch: Batch
+    combinations: tuple[tuple[EntryId, ...], ...]
+    which: Sequence[int] = ()
+
+    @property
+    def deliveries(self) -> Iterator[Delivery]:
+        """One by one."""
+        for row, notification in enumerate(self.batch):
+            yield Delivery(notification, self.combinations[self.which[row] if self.which else 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The broker has taken in what this publisher published, up to a number; a durable one has it on disk."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A publication that lies outside of what its publisher advertised."""
+    """Publications that the broker does not take."""
 
-    id: NotificationId
+    numbers: tuple[int, ...]
     reason: str
 
 
@@ -160,8 +165,113 @@ class ReplayEvent:
     notifications: tuple[Notification, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What does the log of your stream hold after one offset, up to another, that satisfies a filter?"""
+
+    after: int
+    until: int | None
+    where: str
+    max_bytes: int
+    #: How long the broker may wait for something to come if there is nothing.
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where did the durable subscription of this name stop? If there is none it is made, and begins after `start`."""
+
+    name: str
+    where: str
+    start: Mapping[Peer, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The durable subscription of this name is done with everything up to these offsets."""
+
+    name: str
+    positions: Mapping[Peer, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The durable subscription of this name is over."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """How are you?"""
+
+
+Question = Fetch | Resume | Commit | Forget | Describe
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a log holds: all that satisfies the filter up to offset `through`, without what is damaged or gone."""
+
+    batches: tuple[Batch, ...]
+    through: int
+    #: The first and the last offset that the log holds.
+    first: int
+    head: int
+    #: Ranges of offsets that were asked for and are gone: damaged, or past their retention.
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a durable subscription stopped in each stream, and what it asks for."""
+
+    where: str
+    positions: Mapping[Peer, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is done, and on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A broker's own account of itself."""
+
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no answer, and why."""
+
+    reason: str
+
+
+Answer = Fetched | Resumed | Done | Described | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question to one broker, passed on towards it."""
+
+    #: The name of the client that asks and a number of its own, as in "alice/7".
+    id: EntryId
+    to: Peer
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer, on its way back."""
+
+    id: EntryId
+    answer: Answer
+
+
 TableMessage = Change | Digest | Lost | Snapshot | Ack
-Message = TableMessage | Notify | Deliver | Refused | ReplayEvent
+Message = TableMessage | Notify | Deliver | Accepted | Refused | ReplayEvent | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +280,8 @@ class LinkUp:
 
     peer: Peer
     role: Role
+    #: Told to a client by a durable broker: the last number it has taken in from this client.
+    accepted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +304,30 @@ class Tick:
     """Time has passed: the deadline that the core asked for is here."""
 
 
-Event = LinkUp | LinkDown | Received | Tick
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was to be stored is on disk; the batch says where."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """What was to be stored could not be; `accepted` is the last number of its publisher that the disk holds."""
+
+    batch: Batch
+    accepted: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The surroundings have answered a question that was put to this broker."""
+
+    reply: Reply
+
+
+Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Answered
 
 
 class Send(NamedTuple):
@@ -200,3 +335,20 @@ class Send(NamedTuple):
 
     peer: Peer
     message: Message
+
+
+class Store(NamedTuple):
+    """The effect of a step of a durable broker: publications to put on disk before anybody hears of them."""
+
+    batch: Batch
+    #: The last number of the same publisher before these.
+    after: int
+
+
+class Ask(NamedTuple):
+    """The effect of a step: a question that the surroundings of this broker are to answer."""
+
+    request: Request
+
+
+Effect = Send | Store | Ask

@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
 from sluice.match.filterset import FilterSet
+from sluice.protocol.batch import Records
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import (
     Ack,
     Change,
     Deliver,
-    Delivery,
     Digest,
     Entry,
     Kind,
     Lost,
     Message,
-    Notification,
-    NotificationId,
     Notify,
     Snapshot,
     Version,
@@ -110,8 +108,8 @@ def _version(random: Random) -> Version:
     return Version(random.choice((0, 1, 1, 1, 2, 9)), random.choice((0, 1, 2, 3, 5, 1000)))
 
 
-def _notification(random: Random) -> Notification:
-    return Notification(NotificationId(GHOST, random.randrange(100)), random.choice(POINTS))
+def _batch(random: Random) -> Records:
+    return Records.of(GHOST, random.randrange(100), [random.choice(POINTS)])
 
 
 def _garbage(random: Random) -> Message:
@@ -124,8 +122,8 @@ def _garbage(random: Random) -> Message:
             lambda: Snapshot(kind, _version(random), _entries(random)),
             lambda: Snapshot(kind, _version(random), _entries(random)),
             lambda: Ack(kind, _version(random)),
-            lambda: Notify((_notification(random),)),
-            lambda: Deliver((Delivery(_notification(random), (f"{GHOST}/1",)),)),
+            lambda: Notify(_batch(random)),
+            lambda: Deliver(_batch(random), ((f"{GHOST}/1",),)),
         )
     )()
 
@@ -155,7 +153,7 @@ def _changed(random: Random, message: Message) -> Message:
         case Ack():
             return replace(message, version=_version(random))
         case Notify():
-            return Notify((_notification(random),))
+            return Notify(_batch(random))
         case _:
             return message
 
@@ -257,11 +255,12 @@ def _forgetful_outlet(random: Random, broker: Broker, kind: Kind, now: float) ->
         outlet._reducer = outlet._make()
 
 
-def _wrong_askers(random: Random, broker: Broker, kind: Kind, now: float) -> None:
-    """The way back to who asked is another one."""
+def _wrong_ways(random: Random, broker: Broker, kind: Kind, now: float) -> None:
+    """The ways to those who asked, and to the brokers, are other ones."""
     peers = list(broker.roles)
-    for id in list(broker._askers):
-        broker._askers[id] = random.choice((GHOST, *peers))
+    for ways in broker.ways.values():
+        for id in list(ways):
+            ways[id] = random.choice((GHOST, *peers))
 
 
 def _wrong_waits(random: Random, broker: Broker, kind: Kind, now: float) -> None:
@@ -285,6 +284,6 @@ _DAMAGES: tuple[Damaging, ...] = (
     _wrong_export_version,
     _empty_index,
     _forgetful_outlet,
-    _wrong_askers,
+    _wrong_ways,
     _wrong_waits,
 )

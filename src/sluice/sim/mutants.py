@@ -13,7 +13,8 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.client import session as sessions
-from sluice.client.session import Session
+from sluice.client.session import Session, Taken
+from sluice.protocol.batch import Batch, batches_of
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.export import Export, Replica
 from sluice.protocol.interest import Demand, Factory
@@ -89,7 +90,7 @@ def _mutant(scenario: str, name: str, says: str, *, canary: bool = False) -> Cal
 
 @_mutant("routing", "delivers-nothing", "notifications match nobody", canary=True)
 def _() -> Patch:
-    return Forwarding, "find", lambda original: lambda self, records: [{} for _ in records]
+    return Forwarding, "find", lambda original: lambda self, batches: iter([{} for _ in batches])
 
 
 @_mutant("routing", "delivers-twice", "every delivery is sent twice", canary=True)
@@ -256,19 +257,19 @@ def _() -> Patch:
 
 @_mutant("routing", "refuses-nothing", "everybody may publish everything")
 def _() -> Patch:
-    return Broker, "_may_publish", lambda original: lambda self, client, notification: True
+    return Broker, "_admitted", lambda original: lambda self, client, batch: range(len(batch))
 
 
 @_mutant("routing", "refused-and-sent", "what is refused is sent on all the same")
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def may_publish(self: Broker, client: str, notification: Any) -> bool:
-            original(self, client, notification)
-            return True
+        def admitted(self: Broker, client: str, batch: Batch) -> Any:
+            original(self, client, batch)
+            return range(len(batch))
 
-        return may_publish
+        return admitted
 
-    return Broker, "_may_publish", make
+    return Broker, "_admitted", make
 
 
 @_mutant("routing", "silent-unsubscribe", "a client does not tell its broker that it unsubscribes")
@@ -302,8 +303,7 @@ def _() -> Patch:
     def make(original: Any) -> Any:
         def receive(self: Session, message: Any) -> None:
             if isinstance(message, Deliver):
-                short = (each._replace(subscriptions=each.subscriptions[:1]) for each in message.deliveries)
-                message = Deliver(tuple(short))
+                message = replace(message, combinations=tuple(ids[:1] for ids in message.combinations))
             original(self, message)
 
         return receive
@@ -377,7 +377,7 @@ def _() -> Patch:
 
 @_mutant("completeness", "taken-twice", "a client takes again what a cache sends for a newer subscription")
 def _() -> Patch:
-    return Session, "_take", lambda original: lambda self, notification: True
+    return Taken, "new", lambda original: lambda self, batch, rows: rows
 
 
 @_mutant("completeness", "cache-silent", "a cache never gives anything back")
@@ -458,7 +458,8 @@ def _() -> Patch:
 def _() -> Patch:
     def make(original: Any) -> Any:
         def replay(self: Broker, message: ReplayEvent) -> None:
-            self._publish(next(peer for peer, role in self.roles.items() if role == Role.BROKER), message.notifications)
+            source = next(peer for peer, role in self.roles.items() if role == Role.BROKER)
+            self._publish([(source, batch) for batch in batches_of(message.notifications)])
 
         return replay
 

@@ -226,7 +226,8 @@ class ClientInTest:
 
     def publish(self, record: Mapping[str, Any]) -> None:
         """Publishes a record; `refused` tells if that was not possible."""
-        self._command(client.Publish(record))
+        if not self._world.publish(self.name, record):
+            raise self._is_down()
 
     def keep_past(self) -> None:
         """From now on keeps what it publishes, for subscriptions that ask for the past and overlap what it watches."""
@@ -268,13 +269,16 @@ class ClientInTest:
     def _ask(self, make: Any) -> EntryId:
         id = self._world.new_id(self.name)
         if id is None:
-            raise SluiceError(f"the client {self.name} is down: restart() it first")
+            raise self._is_down()
         self._command(make(id))
         return id
 
     def _command(self, command: client.Command) -> None:
         if not self._world.command(self.name, command):
-            raise SluiceError(f"the client {self.name} is down: restart() it first")
+            raise self._is_down()
+
+    def _is_down(self) -> SluiceError:
+        return SluiceError(f"the client {self.name} is down: restart() it first")
 
 
 def _parsed(where: str | Subscription) -> Subscription:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
 from sluice.client.session import Session
+from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
-from sluice.protocol.messages import EntryId, Notification, Role
+from sluice.protocol.messages import EntryId, Role
 
 if TYPE_CHECKING:
     from sluice.sim.links import Direction

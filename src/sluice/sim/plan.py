@@ -238,7 +238,7 @@ class Performer:
                 if undo is not None and world.clients[owner].incarnation == incarnation:
                     world.command(owner, undo)
             case Publish(name, record):
-                world.command(name, client.Publish(record))
+                world.publish(name, record)
             case StopBroker(name):
                 world.stop_broker(name)
             case StartBroker(name):

@@ -8,7 +8,7 @@ judges.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
@@ -17,9 +17,10 @@ from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client import session as client
 from sluice.client.session import Session
 from sluice.errors import SluiceError
+from sluice.protocol.batch import NotificationId
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Deliver, Entry, EntryId, Kind, Message, NotificationId, Received, Send, Tick
+from sluice.protocol.messages import Ask, Deliver, Effect, Entry, EntryId, Kind, Message, Received, Send, Store, Tick
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
 from sluice.sim.links import Direction, Link
@@ -221,11 +222,14 @@ class World:
             if broker is None:
                 return
             try:
-                sends: Sequence[Any] = broker.step(event, node.local(self.now))
+                effects: Sequence[Effect] = broker.step(event, node.local(self.now))
             except Exception as error:
                 raise CoreError(f"broker {node.name} at {event}: {type(error).__name__}: {error}") from error
-            for peer, message in sends:
-                self.send(node, peer, message)
+            for effect in effects:
+                if isinstance(effect, Send):
+                    self.send(node, effect.peer, effect.message)
+                else:
+                    self._surround(node, effect)
             if broker.deadline != math.inf:
                 self._schedule_tick(node)
             if self.after_step is not None:
@@ -234,16 +238,19 @@ class World:
             if node.core is None:
                 return
             try:
-                effects = node.core.step(event, node.local(self.now))
+                answers = node.core.step(event, node.local(self.now))
             except Exception as error:
                 raise CoreError(f"client {node.name} at {event}: {type(error).__name__}: {error}") from error
-            for effect in effects:
-                if isinstance(effect, Send):
-                    self.send(node, effect.peer, effect.message)
+            for answer in answers:
+                if isinstance(answer, Send):
+                    self.send(node, answer.peer, answer.message)
                 else:
-                    self._upcall(node, effect)
+                    self._upcall(node, answer)
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
+
+    def _surround(self, node: BrokerNode, effect: Store | Ask) -> None:
+        raise CoreError(f"broker {node.name} wants {effect}, and there is nothing around it that could do that")
 
     def send(self, node: Node, peer: str, message: Message) -> None:
         """Puts a message on a link."""
@@ -284,15 +291,17 @@ class World:
         """Writes down what a client is told, as the trace has it."""
         now, name, write = self.now, node.name, self.trace.append
         match upcall:
-            case client.Delivered(notification, subscriptions):
-                publisher, number = notification.id
-                node.deliveries.append((notification, tuple(subscriptions)))
-                write(said.Notified(now, name, publisher, number, tuple(subscriptions)))
-            case client.Published(notification):
-                node.published[notification.id.number] = None
-                if node.past is not None:
-                    node.past.record(notification, now)
-                write(said.Published(now, name, notification.id.number, notification.record))
+            case client.Delivered():
+                for notification, subscriptions in upcall.deliveries:
+                    publisher, number = notification.id
+                    node.deliveries.append((notification, subscriptions))
+                    write(said.Notified(now, name, publisher, number, subscriptions))
+            case client.Published(batch):
+                for notification in batch:
+                    node.published[notification.id.number] = None
+                    if node.past is not None:
+                        node.past.record(notification, now)
+                    write(said.Published(now, name, notification.id.number, notification.record))
             case client.Completed(kind, id):
                 node.completed[id] = None
                 write(said.Completed(now, name, kind.name.lower(), id))
@@ -346,6 +355,11 @@ class World:
                 write(said.Unwatched(now, name, id))
         self.step(node, command)
         return True
+
+    def publish(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Has a client publish a record; False if it is away."""
+        core = self.clients[name].core
+        return core is not None and self.command(name, client.Publish(core.batch([record])))
 
     def new_id(self, name: str) -> EntryId | None:
         """A name for a filter of a client; None if the client is away."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.match import filterset
+from sluice.protocol.batch import Batch, Peer, Records, Rows
 from sluice.protocol.export import Export
-from sluice.protocol.messages import Entry, Kind, Peer, Version
-from sluice.protocol.route.forward import Forwarding
+from sluice.protocol.messages import Entry, EntryId, Kind, Version
+from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
 from tests.protocol.drive import entry
 from tests.protocol.route.some import Some
+
+Pairs = dict[Peer, list[tuple[int, tuple[EntryId, ...]]]]
 
 
 def table_of() -> Table:
@@ -29,16 +34,40 @@ def give(table: Table, peer: Peer, entries: list[Entry]) -> None:
     table.replicas[peer].snapshot(export.snapshot())
 
 
+def found(forwarding: Forwarding, records: list[Any]) -> Pairs:
+    """For each peer the rows that are for it, and its subscriptions."""
+    (routes,) = forwarding.find([Records.of("p", 1, records)])
+    return as_pairs(routes)
+
+
+def as_pairs(routes: dict[Peer, Route]) -> Pairs:
+    return {peer: [*zip(route.rows, route.subscriptions, strict=True)] for peer, route in routes.items()}
+
+
 def test_a_notification_goes_to_each_peer_for_its_entries() -> None:
     table = table_of()
     give(table, "alice", [entry("x > 1", "alice/1"), entry("x > 5", "alice/2"), entry("x > 2", "alice/3")])
     give(table, "b", [entry("x > 1")])
     forwarding = Forwarding(table)
-    assert forwarding.find([{"x": 3}, {"x": 0}]) == [
-        {"alice": [entry("x > 1", "alice/1"), entry("x > 2", "alice/3")], "b": [entry("x > 1")]},
-        {},
-    ]
-    assert forwarding.find([]) == []
+    assert found(forwarding, [{"x": 3}, {"x": 0}, {"x": 9}]) == {
+        "alice": [(0, ("alice/1", "alice/3")), (2, ("alice/1", "alice/2", "alice/3"))],
+        "b": [(0, ()), (2, ())],
+    }
+    assert found(forwarding, []) == {} and [*forwarding.find([])] == []
+
+
+@pytest.mark.parametrize("scan_up_to", [0, 24])
+def test_batches_of_any_form_are_matched_together(scan_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filterset, "SCAN_UP_TO", scan_up_to)
+    table = table_of()
+    give(table, "alice", [entry("x > 1", "alice/1"), entry("x > 5", "alice/2")])
+    forwarding = Forwarding(table)
+    rows = Rows("q", range(1, 4), table=pa.RecordBatch.from_pylist([{"x": 2}, {"x": 0}, {"x": 7}]))
+    batches: list[Batch] = [Records.of("p", 1, [{"x": 0}]), Records.of("p", 2, [{"x": 3}, {"x": 9}])]
+    plain = [{}, {"alice": [(0, ("alice/1",)), (1, ("alice/1", "alice/2"))]}]
+    assert [as_pairs(routes) for routes in forwarding.find(batches)] == plain
+    mixed = [*plain, {"alice": [(0, ("alice/1",)), (2, ("alice/1", "alice/2"))]}]
+    assert [as_pairs(routes) for routes in forwarding.find([*batches, rows])] == mixed
 
 
 @pytest.mark.parametrize("scan_up_to", [0, 24])
@@ -62,16 +91,16 @@ def test_the_index_follows_the_table(scan_up_to: int, seed: int) -> None:
             held.update(dict.fromkeys(added))
             forwarding.update(peer, added, removed)
             records = some.records([each.where for each in added])[:8]
-            expected = [
-                {
-                    peer: {each for each in replica.entries if each.where.matches(record)}
-                    for peer, replica in table.replicas.items()
-                }
-                for record in records
-            ]
+            expected: dict[Peer, list[tuple[int, set[EntryId]]]] = {}
+            for row, record in enumerate(records):
+                for other, replica in table.replicas.items():
+                    matching = [each for each in replica.entries if each.where.matches(record)]
+                    if matching:
+                        ids = {each.id for each in matching if each.id is not None}
+                        expected.setdefault(other, []).append((row, ids))
             for _ in range(2):
-                found = [{peer: set(each) for peer, each in one.items()} for one in forwarding.find(records)]
-                assert found == [{peer: each for peer, each in one.items() if each} for one in expected]
+                routes = found(forwarding, records)
+                assert {peer: [(row, set(ids)) for row, ids in pairs] for peer, pairs in routes.items()} == expected
                 if some.random.random() < 0.2:
                     forwarding.reset()
 
@@ -80,9 +109,9 @@ def test_a_reset_makes_a_damaged_index_anew() -> None:
     table = table_of()
     give(table, "b", [entry("x > 1")])
     forwarding = Forwarding(table)
-    forwarding.find([{"x": 3}])
+    found(forwarding, [{"x": 3}])
     assert forwarding._index is not None
     forwarding._index.remove(("b", entry("x > 1")))
-    assert forwarding.find([{"x": 3}]) == [{}]
+    assert found(forwarding, [{"x": 3}]) == {}
     forwarding.reset()
-    assert forwarding.find([{"x": 3}]) == [{"b": [entry("x > 1")]}]
+    assert found(forwarding, [{"x": 3}]) == {"b": [(0, ())]}

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.match import filterset
+from sluice.protocol.batch import Peer
 from sluice.protocol.export import Export
-from sluice.protocol.messages import Change, Entry, Kind, Peer, Version
+from sluice.protocol.messages import Change, Entry, Kind, Version
 from sluice.protocol.route.reduce import ALGORITHMS, Reducer, RoutingOptions, algorithm
 from sluice.protocol.route.table import Outlet, Relevance, Table
 from tests.protocol.drive import entry, list_of

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from sluice.model.parse import parse
 from sluice.model.subscription import Subscription
-from sluice.protocol.messages import Entry, Kind, Peer, Role
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Entry, Kind, Role
 from sluice.sim.spec.tables import Client, Configuration
 from sluice.sim.trace import Record
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from sluice.match.filterset import FilterSet
+from sluice.protocol.batch import Peer
 from sluice.protocol.export import Delta, Export, Replica
-from sluice.protocol.messages import Change, Entry, Kind, Peer, Version
+from sluice.protocol.messages import Change, Entry, Kind, Version
 from sluice.protocol.route.reduce import Reducer
 from sluice.protocol.route.stages import Counted, Net
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from sluice.protocol.messages import Entry, Kind, Peer, Role
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Entry, Kind, Role
 from sluice.sim.spec.filters import Filters, members
 from sluice.sim.spec.tables import Configuration
 from sluice.sim.spec.violation import Violation

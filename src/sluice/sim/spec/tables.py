@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sluice.model.subscription import Subscription
-from sluice.protocol.messages import Entry, EntryId, Kind, Peer, Role
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Entry, EntryId, Kind, Role
 from sluice.sim.spec.filters import Filters, members
 from sluice.sim.spec.violation import Violation
 from sluice.sim.trace import Record

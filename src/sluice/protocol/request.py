@@ -1,0 +1,52 @@
+"""Questions find a broker by its name, hop by hop along the tree, and answers go back the way the question came.
+
+A hop remembers who asked it. When the way breaks, the asker is told so, and asks again if it still wants to know.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from sluice.limits import MAX_REQUESTS
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import EntryId, Failed, Reply, Request
+
+
+class Requests:
+    """The questions that have passed a broker and are not answered yet."""
+
+    __slots__ = ("_open", "_self")
+
+    def __init__(self, name: Peer) -> None:
+        self._self = name
+        #: For each question who asked and where it went.
+        self._open: OrderedDict[EntryId, tuple[Peer, Peer]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def ask(self, asker: Peer, request: Request, way: Peer | None) -> Iterator[tuple[Peer, Reply]]:
+        """Takes note of a question; yields the failures that are known at once, with those who are to hear them."""
+        if request.to != self._self and way is None:
+            yield asker, Reply(request.id, Failed(f"{self._self} knows no way to a broker named {request.to!r}"))
+            return
+        self._open[request.id] = asker, way or self._self
+        if len(self._open) > MAX_REQUESTS:
+            id, (first, _) = self._open.popitem(last=False)
+            yield (
+                first,
+                Reply(id, Failed(f"more than {MAX_REQUESTS:,} questions wait at {self._self}: ask again later")),
+            )
+
+    def answer(self, id: EntryId) -> Peer | None:
+        """Who asked; None if nobody waits for it any more."""
+        asker, _ = self._open.pop(id, (None, None))
+        return asker
+
+    def forget(self, peer: Peer) -> Iterator[tuple[Peer, Reply]]:
+        """A link is gone: its questions are void, and those who asked through it are told so."""
+        for id in [id for id, ends in self._open.items() if peer in ends]:
+            asker, _ = self._open.pop(id)
+            if asker != peer:
+                yield asker, Reply(id, Failed(f"the way from {self._self} through {peer} broke: ask again"))
