@@ -15,32 +15,44 @@ from typing import TYPE_CHECKING
 from sluice.errors import (
     ConfigurationError,
     LimitError,
+    LinkError,
     MatcherError,
     NotificationError,
     ParseError,
     ProtocolError,
+    PublishError,
+    RequestError,
     SluiceError,
     StoreError,
 )
 
 if TYPE_CHECKING:
+    from sluice.client import Bus, Event, Gap, Replay, connect
     from sluice.match import Matcher
     from sluice.model import Filter, Subscription, instance_of, parse, register
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bus",
     "ConfigurationError",
+    "Event",
     "Filter",
+    "Gap",
     "LimitError",
+    "LinkError",
     "Matcher",
     "MatcherError",
     "NotificationError",
     "ParseError",
     "ProtocolError",
+    "PublishError",
+    "Replay",
+    "RequestError",
     "SluiceError",
     "StoreError",
     "Subscription",
+    "connect",
     "instance_of",
     "parse",
     "register",
@@ -48,9 +60,14 @@ __all__ = [
 
 #: Where the names live that are imported only when somebody asks for them: `sluice --help` needs no compiler.
 _HOMES = {
+    "Bus": "sluice.client",
+    "Event": "sluice.client",
     "Filter": "sluice.model",
+    "Gap": "sluice.client",
     "Matcher": "sluice.match",
+    "Replay": "sluice.client",
     "Subscription": "sluice.model",
+    "connect": "sluice.client",
     "instance_of": "sluice.model",
     "parse": "sluice.model",
     "register": "sluice.model",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
 
 class SluiceError(Exception):
     """The root of all errors that Sluice raises: catch this one to catch them all."""
@@ -46,6 +49,32 @@ class ProtocolError(SluiceError):
 
 class StoreError(SluiceError):
     """The store of a durable broker cannot be opened, read or written, or refuses what it was given."""
+
+
+class LinkError(SluiceError, ConnectionError):
+    """There is no link to a broker and will be none: it does not answer, sent the client away, or the client is closed."""
+
+
+class RequestError(SluiceError):
+    """A broker could not answer a question, or did not in time."""
+
+
+class PublishError(SluiceError):
+    """Publications were refused, or nobody knows whether they were accepted: `refused` has the reasons, `unknown` the numbers.
+
+    >>> print(PublishError({3: "the disk is full"}, [4, 5]))
+    3 publications were not accepted; number 3: the disk is full; unknown after a broken link: 4, 5
+    """
+
+    def __init__(self, refused: Mapping[int, str], unknown: Sequence[int]) -> None:
+        self.refused = dict(refused)
+        self.unknown = tuple(unknown)
+        told = [f"number {number}: {reason}" for number, reason in islice(self.refused.items(), 3)]
+        if unknown:
+            told.append(f"unknown after a broken link: {', '.join(map(str, self.unknown[:3]))}")
+        more = " and so on" if len(self.refused) > 3 or len(self.unknown) > 3 else ""
+        count = len(self.refused) + len(self.unknown)
+        super().__init__(f"{count:,} publications were not accepted; {'; '.join(told)}{more}")
 
 
 def _excerpt(text: str, position: int, width: int = 60) -> str:

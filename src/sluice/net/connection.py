@@ -135,6 +135,13 @@ class Connection(asyncio.Protocol):
         """Whether more can be sent without piling up."""
         return self.can_write and self._out_bytes < HIGH_WATER_BYTES
 
+    def beat(self, heartbeat_seconds: float) -> None:
+        """Sends and expects heartbeats in the peer's rhythm from now on."""
+        self._heartbeat_seconds = heartbeat_seconds
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = self._loop.call_later(heartbeat_seconds, self._heartbeat)
+
     def allow(self, max_message_bytes: int) -> None:
         """Lets the peer say more at a time."""
         self._reader.max_message_bytes = max_message_bytes

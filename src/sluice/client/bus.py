@@ -1,0 +1,118 @@
+"""A connection to a network of brokers, for asyncio: publish, subscribe, advertise, watch, and read streams again.
+
+>>> import asyncio, sluice
+>>> async def main():
+...     async with sluice.connect("memory://tour") as bus, bus.subscribe("price > 120") as quotes:
+...         await quotes.complete()
+...         await bus.publish({"symbol": "IBM", "price": 121.5})
+...         async for quote in quotes:
+...             return quote
+>>> asyncio.run(main())
+{'symbol': 'IBM', 'price': 121.5}
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from sluice.client.engine import Engine
+from sluice.client.event import Event
+from sluice.client.interest import Advertisement, Interest
+from sluice.client.subscription import AnySubscription, LiveSubscription
+from sluice.errors import RequestError
+from sluice.model import parse
+from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Describe, Described, Done, Failed, Forget, Replay
+
+
+class Bus:
+    """One connection; `sluice.connect` makes it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        """The name of this client."""
+        return self._engine.session.name
+
+    @property
+    def published(self) -> int:
+        """The number of the last publication. With a durable broker, a named client goes on from what was accepted."""
+        return self._engine.publisher.last
+
+    async def broker(self) -> Peer:
+        """The name of the broker at the other end; waits for a link."""
+        return await self._engine.home()
+
+    # --- subscribe ----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> AnySubscription:
+        """A subscription, to be used with `async with`."""
+        return LiveSubscription(self._engine, _parsed(where), replay)
+
+    def events(self) -> AsyncIterator[Event]:
+        """What comes for any subscription of this connection, each notification once.
+
+        From the first call on everything comes here, and the subscriptions' own iterators get nothing new.
+        """
+        return self._engine.everything()
+
+    # --- publish ------------------------------------------------------------------------------------------------------
+
+    def publish(self, record: object) -> Coroutine[Any, Any, int]:
+        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link."""
+        return self._engine.publisher.publish(record)
+
+    async def publish_many(self, records: Iterable[object]) -> int:
+        """Publishes records, all or none if one cannot be published; returns the number of the last."""
+        return await self._engine.publisher.publish_many(records)
+
+    async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
+        """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
+        return await self._engine.publisher.publish_arrow(table)
+
+    async def flush(self) -> None:
+        """Returns when all that was published before is accepted; raises `PublishError` if something was not.
+
+        A durable broker has on disk what it has accepted.
+        """
+        await self._engine.publisher.flush()
+
+    def advertise(self, where: str | Subscription) -> Advertisement:
+        """A promise of what will be published, to be used with `async with`."""
+        return Advertisement(self._engine, _parsed(where))
+
+    def watch(self, where: str | Subscription) -> Interest:
+        """Who is interested in what matches, to be used with `async with`."""
+        return Interest(self._engine, _parsed(where))
+
+    # --- ask ----------------------------------------------------------------------------------------------------------
+
+    async def describe(self, broker: Peer | None = None) -> dict[str, Any]:
+        """A broker's account of itself, by default that of the one at the other end."""
+        match await self._engine.ask(broker, Describe()):
+            case Described(report):
+                return dict(report)
+            case Failed(reason):
+                raise RequestError(reason)
+            case answer:
+                raise RequestError(f"{answer} is no description")
+
+    async def forget(self, durable: str) -> None:
+        """Ends a durable subscription for good."""
+        match await self._engine.ask(None, Forget(durable)):
+            case Done():
+                return
+            case Failed(reason):
+                raise RequestError(reason)
+            case answer:
+                raise RequestError(f"{answer} does not say whether {durable!r} is forgotten")
+
+
+def _parsed(where: str | Subscription) -> Subscription:
+    return parse(where) if isinstance(where, str) else where

@@ -1,0 +1,325 @@
+"""What runs a client: carries messages between its link and its `Session`, and hands what is new to whom it concerns.
+
+It decides nothing that the session can decide. Everything here happens in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+from sluice.client.allowance import Allowance
+from sluice.client.gap import Gap
+from sluice.client.inbox import Inbox, Parcel
+from sluice.client.interest import Advertisement, Interest
+from sluice.client.link import Dial, Link
+from sluice.client.options import POLICIES, Options
+from sluice.client.publisher import Publisher
+from sluice.client.questions import ANSWER_SECONDS, Questions
+from sluice.client.session import (
+    Command,
+    Completed,
+    Delivered,
+    InterestChanged,
+    PublishAccepted,
+    Published,
+    PublishRefused,
+    PublishUnknown,
+    Replayed,
+    Session,
+    Told,
+    Upcall,
+)
+from sluice.client.signal import Signal
+from sluice.client.subscription import AnySubscription, LiveSubscription
+from sluice.errors import LinkError, ProtocolError, PublishError, SluiceError
+from sluice.protocol.batch import Batch, Peer, batches_of
+from sluice.protocol.messages import (
+    Answer,
+    Deliver,
+    EntryId,
+    Event,
+    LinkDown,
+    LinkUp,
+    Question,
+    Received,
+    Role,
+    Send,
+)
+from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Welcome
+
+logger = logging.getLogger("sluice.client")
+
+#: What a client can ask its broker for.
+Wish = LiveSubscription | Advertisement | Interest
+
+
+class Engine:
+    """One client, in one event loop."""
+
+    def __init__(self, address: str, dial: Dial, options: Options) -> None:
+        self.options = options
+        self._loop = asyncio.get_running_loop()
+        self._named = options.name is not None
+        name = options.name or f"client-{secrets.token_hex(6)}"
+        # Every life of a name must tell its tables anew; an unused name has one life only.
+        self._incarnation = time.time_ns() // 1_000_000 if self._named else 1
+        self.session = Session(name, incarnation=self._incarnation, published=0)
+        self.link = Link(address, dial, self, options)
+        self.publisher = Publisher(self.session, self.step)
+        self.questions = Questions(self.session.new_id, self.step)
+        self._allowance = Allowance(options.prefetch, self._grant)
+        self._wishes: dict[EntryId, Wish] = {}
+        self._durable: dict[EntryId, AnySubscription] = {}
+        #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
+        self._everything: Inbox | None = None
+        self._broker: Peer | None = None
+        self._changed = Signal()
+        self._error: SluiceError | None = None
+        self._is_closed = False
+        #: When the broker was last heard, and when it last said that it has dropped something.
+        self._heard = self._dropped = self._loop.time()
+        #: Subscriptions that are complete again, by when and why they were not.
+        self._recovered: dict[tuple[float, str], list[LiveSubscription]] = {}
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connects."""
+        await self.link.open()
+
+    async def close(self, *, flush: bool) -> None:
+        """Ends everything; waits, if asked to, until what was published is accepted."""
+        try:
+            if flush and self._error is None:
+                async with asyncio.timeout(self.options.close_seconds):
+                    await self.publisher.flush()
+        except TimeoutError:
+            unsettled = range(self.session.settled + 1, self.publisher.last + 1)
+            raise PublishError({}, unsettled) from None
+        finally:
+            self._is_closed = True
+            await self.link.close()
+            self._end(LinkError("this connection is closed: open a new one"), is_clean=True)
+
+    def _end(self, error: SluiceError, *, is_clean: bool) -> None:
+        self._error = self._error or error
+        self.publisher.over(error)
+        self.questions.fail(str(error))
+        for wish in (*self._wishes.values(), *self._durable.values()):
+            wish.end(error, is_clean=is_clean)
+        if self._everything is not None:
+            self._everything.end(None if is_clean else error)
+        self._changed.notify()
+
+    async def home(self) -> Peer:
+        """The name of the broker at the other end, once there is a link."""
+        while self.session.broker is None:
+            if self._error is not None:
+                raise self._error
+            await self._changed.wait()
+        return self.session.broker
+
+    async def ask(self, to: Peer | None, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
+        """The answer of a broker, by default the one at the other end."""
+        home = await self.home()
+        return await self.questions.ask(to or home, question, timeout_seconds)
+
+    # --- what handles ask for -----------------------------------------------------------------------------------------
+
+    def ask_for(self, wish: Wish, command: Command) -> None:
+        """Something is wished for from now on."""
+        if self._error is not None:
+            raise self._error
+        self._wishes[wish.id] = wish
+        self.step(command)
+
+    def take_back(self, wish: Wish, command: Command) -> None:
+        """It is not any more."""
+        if self._wishes.pop(wish.id, None) is not None and self._error is None:
+            self.step(command)
+
+    def everything(self) -> Inbox:
+        """What takes all that comes from now on, and what waits with the subscriptions now."""
+        if self._everything is None:
+            self._everything = Inbox()
+            waiting: dict[Parcel, set[int]] = {}
+            for wish in self._wishes.values():
+                if isinstance(wish, LiveSubscription):
+                    for parcel, rows in wish.inbox.waiting():
+                        waiting.setdefault(parcel, set()).update(rows)
+            for parcel in sorted(waiting, key=lambda parcel: parcel.number):
+                self._everything.put(parcel, sorted(waiting[parcel]))
+            for wish in self._wishes.values():
+                if isinstance(wish, LiveSubscription):
+                    wish.inbox.clear()
+        return self._everything
+
+    # --- what happens on the link -------------------------------------------------------------------------------------
+
+    def hello(self) -> Hello:
+        """Who this is."""
+        credit = self._allowance.begin()
+        policy = POLICIES[self.options.policy]
+        return Hello(PROTOCOL, Role.CLIENT, self.session.name, self._incarnation, credit, policy)
+
+    def up(self, welcome: Welcome) -> None:
+        """The broker has answered."""
+        if self._broker is None:
+            if self._named and welcome.accepted is None:
+                # This broker does not know what an earlier life of this name has published: count from the time on.
+                self.session.published = time.time_ns() // 1_000
+        elif welcome.accepted is not None and welcome.accepted > self.publisher.last:
+            self.over(ProtocolError(f"somebody else publishes as {self.session.name!r}: give each client its own name"))
+            return
+        is_first, self._broker = self._broker is None, welcome.name
+        self._heard = self._dropped = self._loop.time()
+        self.step(LinkUp(welcome.name, Role.BROKER, welcome.accepted))
+        if is_first:
+            self.publisher.last = self.session.published
+        self.publisher.up()
+        self._changed.notify()
+
+    def messages(self, messages: list[Anything]) -> None:
+        """These came together."""
+        self._heard = self._loop.time()
+        broker = self._broker
+        assert broker is not None
+        for message in messages:
+            match message:
+                case Deliver(batch):
+                    self._allowance.came(len(batch))
+                    self.step(Received(broker, message))
+                case Dropped(count):
+                    self._note_dropped(count)
+                case Ping() | Bye() | Hello() | Welcome() | Credit():
+                    pass  # said of the link, or to brokers
+                case _:
+                    self.step(Received(broker, message))
+        self._allowance.renew()
+        if self._recovered:
+            self._tell_gaps()
+
+    def down(self, reason: str) -> None:
+        """The link broke."""
+        logger.info("the link to %s is gone: %s", self._broker, reason)
+        for wish in self._wishes.values():
+            wish.asked.lost(self._heard, reason)
+        self.publisher.down()
+        assert self._broker is not None
+        self.step(LinkDown(self._broker))
+        self.publisher.down()
+        self.questions.fail(f"the link to {self._broker} broke: {reason}")
+        self._changed.notify()
+
+    def over(self, error: SluiceError) -> None:
+        """There will be no link any more."""
+        logger.error("%s", error)
+        self._end(error, is_clean=False)
+
+    def _grant(self, total: int) -> None:
+        if self.link.connection is not None:
+            self.link.connection.send(Credit(total))
+
+    # --- what is new --------------------------------------------------------------------------------------------------
+
+    def step(self, event: Event | Command) -> None:
+        """One step of the session, and what follows from it."""
+        connection = self.link.connection
+        for effect in self.session.step(event, self._loop.time()):
+            if type(effect) is Send:
+                if connection is not None:
+                    connection.send(effect.message)
+            else:
+                assert not isinstance(effect, Send)
+                self._hear(effect)
+
+    def _hear(self, news: Upcall) -> None:
+        match news:
+            case Delivered(batch, combinations, which):
+                self._deliver(batch, combinations, which)
+            case PublishAccepted():
+                self.publisher.accepted()
+            case Published():
+                pass
+            case PublishRefused():
+                self.publisher.refused(news)
+            case PublishUnknown():
+                self.publisher.unknown(news)
+            case Completed(id=id):
+                if id in self._wishes:
+                    self._complete(self._wishes[id])
+            case InterestChanged(added, removed):
+                for wish in self._wishes.values():
+                    if isinstance(wish, Interest):
+                        wish.change(added, removed)
+            case Replayed(subscription, notifications):
+                for batch in batches_of(notifications):
+                    self._deliver(batch, ((subscription,),), ())
+            case Told():
+                self.questions.told(news)
+            case _:
+                assert_never(news)
+
+    def _deliver(self, batch: Batch, combinations: Iterable[Sequence[EntryId]], which: Sequence[int]) -> None:
+        wishes = self._wishes
+        found: list[tuple[LiveSubscription, ...]] = [
+            tuple(wish for id in ids if isinstance(wish := wishes.get(id), LiveSubscription)) for ids in combinations
+        ]
+        self._allowance.holds(len(batch))
+        parcel = Parcel(batch, found, which, self._allowance.taken)
+        everything = range(len(batch))
+        if self._everything is not None:
+            self._everything.put(parcel, everything)
+        elif not which:
+            for subscription in found[0]:
+                subscription.inbox.put(parcel, everything)
+        else:
+            rows: dict[LiveSubscription, list[int]] = {}
+            for row, combination in enumerate(which):
+                for subscription in found[combination]:
+                    rows.setdefault(subscription, []).append(row)
+            for subscription, some in rows.items():
+                subscription.inbox.put(parcel, some)
+        parcel.release()
+
+    # --- gaps ---------------------------------------------------------------------------------------------------------
+
+    def _complete(self, wish: Wish) -> None:
+        lost_at, reason = wish.asked.lost_at, wish.asked.lost_reason
+        wish.asked.completed()
+        if lost_at is not None and isinstance(wish, LiveSubscription):
+            self._recovered.setdefault((lost_at, reason), []).append(wish)
+
+    def _note_dropped(self, count: int) -> None:
+        now = self._loop.time()
+        live = tuple(wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription))
+        reason = "this client took them too slowly, and the broker dropped the oldest"
+        self.tell(Gap(reason, live, self._clock(self._dropped), self._clock(now), count))
+        self._dropped = now
+
+    def _clock(self, at: float) -> datetime:
+        """A moment of the event loop's clock, as people write it."""
+        return datetime.now(UTC) - timedelta(seconds=self._loop.time() - at)
+
+    def _tell_gaps(self) -> None:
+        """Tells what was missed while there was no link, once for all subscriptions that are complete again."""
+        recovered, self._recovered = self._recovered, {}
+        for (lost_at, reason), subscriptions in recovered.items():
+            self.tell(Gap(reason, tuple(subscriptions), self._clock(lost_at), self._clock(self._loop.time())))
+
+    def tell(self, gap: Gap) -> None:
+        """Something may have been missed."""
+        logger.warning("%s", gap)
+        for subscription in gap.subscriptions:
+            subscription.gaps.append(gap)
+        if self.options.on_gap is not None:
+            try:
+                self.options.on_gap(gap)
+            except Exception:
+                logger.exception("on_gap has failed")

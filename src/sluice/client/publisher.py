@@ -1,0 +1,253 @@
+"""What a program publishes on its way to the broker: numbered, put together, sent, and followed until it is accepted.
+
+What is published within one turn of the event loop leaves as one batch. A program that publishes faster than the broker accepts
+waits; a publication that waits is not published yet, so that whoever is cancelled meanwhile knows where he stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from sluice.client.session import Publish, PublishRefused, PublishUnknown, Session
+from sluice.client.signal import Signal
+from sluice.errors import NotificationError, PublishError, SluiceError
+from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES, MAX_RECORD_BYTES
+from sluice.model.notification import attributes, from_arrow
+from sluice.protocol.batch import Batch, Records, Rows, encode_record, nested
+
+logger = logging.getLogger("sluice.client")
+
+#: What may have been published and not accepted before the program waits.
+MAX_UNACCEPTED = 65_536
+MAX_UNACCEPTED_BYTES = 16 << 20
+#: What is put together before it leaves in the middle of a turn of the event loop.
+MAX_TOGETHER = 512
+MAX_TOGETHER_BYTES = 256 << 10
+#: Failed publications that are remembered until somebody asks with `flush`.
+MAX_FAILED = 10_000
+
+
+class Publisher:
+    """The publications of one client."""
+
+    def __init__(self, session: Session, step: Callable[[Publish], None]) -> None:
+        self._session = session
+        self._step = step
+        self._loop = asyncio.get_running_loop()
+        #: The number of the last publication.
+        self.last = session.published
+        #: What is not handed over yet, encoded, and how many more may join without looking.
+        self._parts: list[bytes] = []
+        self._part_bytes = 0
+        self._room = 0
+        self._scheduled = False
+        self._is_up = False
+        #: The last number and the bytes of each batch that is not accepted.
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._unaccepted_bytes = 0
+        self._refused: dict[int, str] = {}
+        self._unknown: list[int] = []
+        self._changed = Signal()
+        self._over: SluiceError | None = None
+
+    # --- what the program asks for ------------------------------------------------------------------------------------
+
+    async def publish(self, record: object) -> int:
+        """Publishes one record; returns its number."""
+        body = encoded(record)
+        while self._room <= 0 or self._part_bytes > MAX_TOGETHER_BYTES:
+            await self._make_room()
+        self._room -= 1
+        self._parts.append(body)
+        self._part_bytes += len(body)
+        if not self._scheduled:
+            self._schedule()
+        self.last += 1
+        return self.last
+
+    async def publish_many(self, records: Iterable[object]) -> int:
+        """Publishes records, all or none of them; returns the number of the last."""
+        parts = [encoded(record) for record in records]
+        while parts and self._room <= 0:
+            await self._make_room()
+        self.hand_over()
+        for some in _runs(parts):
+            self._hand_over(some)
+        self._room = 0
+        return self.last
+
+    async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
+        """Publishes the rows of a record batch, all or none of them; returns the number of the last."""
+        checked = [part for batch in _batches(table) for part in _sendable(batch)]
+        while checked and self._room <= 0:
+            await self._make_room()
+        self.hand_over()
+        for part, body in checked:
+            self._publish(Rows(self._session.name, self._next(part.num_rows), table=part, body=body))
+        self._room = 0
+        return self.last
+
+    async def flush(self) -> None:
+        """Returns when all that was published before is accepted; raises `PublishError` if something was not."""
+        goal = self.last
+        self.hand_over()
+        while self._session.settled < goal and self._over is None:
+            await self._changed.wait()
+        if self._over is not None and self._session.settled < self.last:
+            self._note_unknown(range(self._session.settled + 1, self.last + 1))
+        if self._refused or self._unknown:
+            error = PublishError(self._refused, self._unknown)
+            self._refused, self._unknown = {}, []
+            raise error
+
+    # --- what happens on the link -------------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """There is a link."""
+        self._is_up = True
+        self._settle()
+        self.hand_over()
+
+    def down(self) -> None:
+        """There is none."""
+        self._is_up = False
+        self._room = 0
+        self._settle()
+
+    def accepted(self) -> None:
+        """The broker has accepted something."""
+        self._settle()
+
+    def refused(self, news: PublishRefused) -> None:
+        """The broker does not take something."""
+        logger.warning("publication %d was refused: %s", news.id.number, news.reason)
+        if len(self._refused) < MAX_FAILED:
+            self._refused[news.id.number] = news.reason
+        self._settle()
+
+    def unknown(self, news: PublishUnknown) -> None:
+        """Nobody knows whether the broker has something."""
+        logger.warning("the link broke before %d publications were accepted", len(news.batch))
+        self._note_unknown(news.batch.numbers)
+        self._settle()
+
+    def over(self, error: SluiceError) -> None:
+        """There will be no link any more."""
+        self._over = error
+        self._room = 0
+        self._changed.notify()
+
+    # --- how it is done -----------------------------------------------------------------------------------------------
+
+    def _note_unknown(self, numbers: Iterable[int]) -> None:
+        self._unknown.extend(list(numbers)[: MAX_FAILED - len(self._unknown)])
+
+    def _settle(self) -> None:
+        settled = self._session.settled
+        while self._sizes and self._sizes[0][0] <= settled:
+            self._unaccepted_bytes -= self._sizes.popleft()[1]
+        self._changed.notify()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self.hand_over)
+
+    async def _make_room(self) -> None:
+        """Waits until more may be published; looks again at least once, so that others get their turn."""
+        self.hand_over()
+        await asyncio.sleep(0)
+        while not self._may_go_on:
+            if self._over is not None:
+                raise self._over
+            await self._changed.wait()
+        self._room = min(MAX_TOGETHER - len(self._parts), MAX_UNACCEPTED - (self.last - self._session.settled))
+
+    @property
+    def _may_go_on(self) -> bool:
+        is_behind = (
+            self.last - self._session.settled >= MAX_UNACCEPTED or self._unaccepted_bytes >= MAX_UNACCEPTED_BYTES
+        )
+        return self._is_up and self._over is None and not is_behind
+
+    def hand_over(self) -> None:
+        """Sends what was put together. While there is no link it stays, and goes first when there is one."""
+        self._scheduled = False
+        if self._parts and self._is_up:
+            parts, self._parts = self._parts, []
+            self._part_bytes = 0
+            self.last -= len(parts)
+            self._hand_over(parts)
+
+    def _hand_over(self, parts: list[bytes]) -> None:
+        lengths = array("I", map(len, parts))
+        numbers = self._next(len(parts))
+        self._publish(Records(self._session.name, numbers, body=b"".join(parts), lengths=lengths))
+
+    def _next(self, count: int) -> range:
+        self.last += count
+        return range(self.last - count + 1, self.last + 1)
+
+    def _publish(self, batch: Batch) -> None:
+        size = batch.size
+        self._sizes.append((batch.numbers[-1], size))
+        self._unaccepted_bytes += size
+        self._step(Publish(batch))
+
+
+def encoded(record: object) -> bytes:
+    """A record as it travels; raises `NotificationError` for what is none."""
+    flat = attributes(record)
+    return encode_record(flat if flat is record else nested(flat))
+
+
+def _runs(parts: list[bytes]) -> Iterator[list[bytes]]:
+    """Records in runs that each fit into a batch."""
+    run: list[bytes] = []
+    size = 0
+    for part in parts:
+        if run and (len(run) == MAX_BATCH or size + len(part) > MAX_FRAME_BYTES // 2):
+            yield run
+            run, size = [], 0
+        run.append(part)
+        size += len(part)
+    if run:
+        yield run
+
+
+def _batches(table: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    """The record batches of a table, once it is sure that their rows are notifications."""
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise NotificationError(f"the Arrow data is damaged: {error}") from None
+    plain = all(not pa.types.is_nested(field.type) for field in table.schema)
+    # Flat columns are as good as their types; nested ones can be too deep or name something twice in any row.
+    for _ in from_arrow(table.slice(0, 0) if plain else table):
+        pass
+    return [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+
+
+def _sendable(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, memoryview | bytes]]:
+    """The rows of a batch in parts that each fit into a frame, with their bytes."""
+    for start in range(0, batch.num_rows, MAX_BATCH):
+        yield from _halved(batch.slice(start, MAX_BATCH))
+
+
+def _halved(part: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, memoryview | bytes]]:
+    body = Rows("", range(part.num_rows), table=part).body
+    if len(body) <= MAX_FRAME_BYTES // 2:
+        yield part, body
+    elif part.num_rows == 1:
+        raise NotificationError(
+            f"a row takes {len(body):,} bytes and the limit is {MAX_RECORD_BYTES:,}: publish a reference to the data"
+        )
+    else:
+        half = part.num_rows // 2
+        yield from _halved(part.slice(0, half))
+        yield from _halved(part.slice(half))

@@ -1,0 +1,48 @@
+"""Questions of a client to the brokers, and their answers. Whatever goes wrong is an answer too: `Failed`, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sluice.client.session import Inquire, Told
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Answer, EntryId, Failed, Question
+
+#: How long a broker may take for an answer, beside the time that it was allowed to wait.
+ANSWER_SECONDS = 10.0
+
+
+class Questions:
+    """What was asked and is not answered yet."""
+
+    def __init__(self, new_id: Callable[[], EntryId], step: Callable[[Inquire], None]) -> None:
+        self._new_id = new_id
+        self._step = step
+        self._open: dict[EntryId, asyncio.Future[Answer]] = {}
+
+    async def ask(self, to: Peer, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
+        """The answer of a broker."""
+        id = self._new_id()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[id] = future
+        try:
+            self._step(Inquire(id, to, question))
+            async with asyncio.timeout(timeout_seconds):
+                return await future
+        except TimeoutError:
+            return Failed(f"{to} did not answer within {timeout_seconds:g} s")
+        finally:
+            del self._open[id]
+
+    def told(self, news: Told) -> None:
+        """An answer came."""
+        future = self._open.get(news.id)
+        if future is not None and not future.done():
+            future.set_result(news.answer)
+
+    def fail(self, reason: str) -> None:
+        """There will be no answers to what is open."""
+        for future in self._open.values():
+            if not future.done():
+                future.set_result(Failed(reason))

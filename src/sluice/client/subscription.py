@@ -1,0 +1,84 @@
+"""A subscription as a program holds it: an iterator over what it brings, and what it may have missed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from sluice.client.asked import Asked
+from sluice.client.event import Event
+from sluice.client.gap import GAPS_KEPT, Gap
+from sluice.client.inbox import Inbox
+from sluice.client.session import Subscribe, Unsubscribe
+from sluice.errors import SluiceError
+from sluice.model.subscription import Subscription
+from sluice.protocol.messages import EntryId, Replay
+
+if TYPE_CHECKING:
+    from sluice.client.engine import Engine
+
+
+class AnySubscription(ABC, AsyncIterator[Event]):
+    """What live and durable subscriptions have in common; use it with `async with`."""
+
+    def __init__(self, engine: Engine, where: Subscription) -> None:
+        self._engine = engine
+        self.where = where
+        self.id: EntryId = engine.session.new_id()
+        self.inbox = Inbox()
+        self.asked = Asked()
+        #: What may have been missed, the latest last.
+        self.gaps: deque[Gap] = deque(maxlen=GAPS_KEPT)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: {self.where}>"
+
+    async def complete(self) -> None:
+        """Returns at the moment from which nothing is missed."""
+        await self.asked.complete()
+
+    def __anext__(self) -> Coroutine[Any, Any, Event]:
+        return self.inbox.__anext__()
+
+    async def batches(self) -> AsyncIterator[list[Event] | pa.RecordBatch]:
+        """What came together: lists of events, or Arrow record batches where they were published as such."""
+        while True:
+            try:
+                batch = await self.inbox.next_batch()
+            except StopAsyncIteration:
+                return
+            yield batch
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """Subscribes."""
+
+    @abstractmethod
+    async def __aexit__(self, *_: object) -> None:
+        """Unsubscribes."""
+
+    def end(self, error: SluiceError, *, is_clean: bool) -> None:
+        """Nothing more will come."""
+        self.asked.end(error)
+        self.inbox.end(None if is_clean else error)
+
+
+class LiveSubscription(AnySubscription):
+    """What is published from now on; after a broken link from then on again, and a gap is told."""
+
+    def __init__(self, engine: Engine, where: Subscription, replay: Replay | None) -> None:
+        super().__init__(engine, where)
+        self.replay = replay
+
+    async def __aenter__(self) -> Self:
+        self._engine.ask_for(self, Subscribe(self.id, self.where, self.replay))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._engine.take_back(self, Unsubscribe(self.id))
+        self.inbox.end()
+        self.inbox.clear()
