@@ -14,6 +14,7 @@ from sluice.match import filterset
 from sluice.protocol.batch import Batch, Peer, Records, Rows
 from sluice.protocol.export import Export
 from sluice.protocol.messages import Entry, EntryId, Kind, Version
+from sluice.protocol.route import forward
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
@@ -41,7 +42,11 @@ def found(forwarding: Forwarding, records: list[Any]) -> Pairs:
 
 
 def as_pairs(routes: dict[Peer, Route]) -> Pairs:
-    return {peer: [*zip(route.rows, route.subscriptions, strict=True)] for peer, route in routes.items()}
+    """Every row of a route with its subscriptions."""
+    return {
+        peer: [(row, ids[which[place] if which else 0]) for place, row in enumerate(rows)]
+        for peer, (rows, ids, which) in routes.items()
+    }
 
 
 def test_a_notification_goes_to_each_peer_for_its_entries() -> None:
@@ -56,9 +61,11 @@ def test_a_notification_goes_to_each_peer_for_its_entries() -> None:
     assert found(forwarding, []) == {} and [*forwarding.find([])] == []
 
 
+@pytest.mark.parametrize("many", [0, 256])
 @pytest.mark.parametrize("scan_up_to", [0, 24])
-def test_batches_of_any_form_are_matched_together(scan_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_any_form_are_matched_together(scan_up_to: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filterset, "SCAN_UP_TO", scan_up_to)
+    monkeypatch.setattr(forward, "MANY", many)
     table = table_of()
     give(table, "alice", [entry("x > 1", "alice/1"), entry("x > 5", "alice/2")])
     forwarding = Forwarding(table)
@@ -70,12 +77,14 @@ def test_batches_of_any_form_are_matched_together(scan_up_to: int, monkeypatch: 
     assert [as_pairs(routes) for routes in forwarding.find([*batches, rows])] == mixed
 
 
+@pytest.mark.parametrize("many", [0, 256])
 @pytest.mark.parametrize("scan_up_to", [0, 24])
 @settings(max_examples=10)
 @given(st.integers(0, 2**32))
-def test_the_index_follows_the_table(scan_up_to: int, seed: int) -> None:
+def test_the_index_follows_the_table(scan_up_to: int, many: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filterset, "SCAN_UP_TO", scan_up_to)
+        patch.setattr(forward, "MANY", many)
         some = Some(random.Random(seed))
         table = table_of()
         for peer in "abc":

@@ -97,6 +97,8 @@ def _route(rows: list[int], subscriptions: list[tuple[EntryId, ...]]) -> Route:
 
 def _at_once(rows: Numbers, places: Numbers, keys: list[tuple[Peer, Entry]]) -> dict[Peer, Route]:
     """The same for many rows, without looking at each."""
+    if not len(rows):
+        return {}
     codes: dict[Peer, int] = {}
     code_of = np.array([codes.setdefault(peer, len(codes)) for peer, _ in keys], np.int64)[places]
     names = list(codes)
