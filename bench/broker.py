@@ -25,9 +25,12 @@ from rich.console import Console
 
 from bench import broker_report, machine
 from bench.brokers.figures import BrokerRun
-from bench.brokers.scenarios import PEERS, SCENARIOS, Plan, compete, version
+from bench.brokers.scenarios import PEERS, SCENARIOS, Plan, compete, measure_links, version
 from bench.match import RESULTS, say, words
 
+#: Measured otherwise: bytes, not messages a second.
+LINKS = "links"
+ALL = (*SCENARIOS, LINKS)
 QUICK = Plan(
     rounds=1,
     trial_seconds=0.2,
@@ -38,6 +41,7 @@ QUICK = Plan(
     latency_seconds=1.0,
     subscriptions=(1, 100),
     brokers=(1, 2),
+    link_messages=400,
 )
 
 
@@ -46,6 +50,9 @@ def carry_out(plan: Plan, scenarios: Sequence[str], command: str) -> BrokerRun:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     run = BrokerRun(command, started, plan.rounds, machine.describe() | _peers(plan))
     for scenario in scenarios:
+        if scenario == LINKS:
+            run.links.extend(asyncio.run(measure_links(plan)))
+            continue
         for contestants in SCENARIOS[scenario](plan):
             run.entries.extend(asyncio.run(compete(scenario, contestants, plan)))
     return run
@@ -87,9 +94,9 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Plan, tuple[str, ...], Pa
     )
     parser.add_argument(
         "--scenarios",
-        type=words(tuple(SCENARIOS), "scenario"),
-        default=tuple(SCENARIOS),
-        help=f"default: {','.join(SCENARIOS)}",
+        type=words(ALL, "scenario"),
+        default=ALL,
+        help=f"default: {','.join(ALL)}",
     )
     parser.add_argument(
         "--peers",
@@ -101,7 +108,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Plan, tuple[str, ...], Pa
     parser.add_argument("--output", type=Path, metavar="DIRECTORY", help="write broker.json, broker.md and plot here")
     options = parser.parse_args(arguments)
     plan = replace(QUICK if options.quick else Plan(), peers=options.peers)
-    full = plan == Plan() and options.scenarios == tuple(SCENARIOS)
+    full = plan == Plan() and options.scenarios == ALL
     return plan, options.scenarios, options.output or (RESULTS if full else None)
 
 

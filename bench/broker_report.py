@@ -74,6 +74,7 @@ def sheets(run: BrokerRun) -> list[Sheet]:
         _rates(run, "durable", "Durable publish: acknowledged when on disk", _DURABLE),
         _sizes(run, "subscriptions", "Subscriptions on one broker", _SUBSCRIPTIONS),
         _sizes(run, "line", "Brokers in a line", _LINE),
+        _links(run),
         Sheet(
             "Machine",
             ("what", "which"),
@@ -162,6 +163,20 @@ def _sizes(run: BrokerRun, scenario: str, title: str, note: str) -> Sheet:
     what = "subscriptions" if scenario == "subscriptions" else "brokers"
     columns = (what, "delivered messages/s", "least – most", *_CPU_COLUMNS)
     return Sheet(title, columns, rows, f"Medians of {run.rounds}. {note}", words=0)
+
+
+def _links(run: BrokerRun) -> Sheet:
+    """Bytes for a published message on each link, with and without routing by content."""
+    each = {(link.routing, link.name): link.bytes / link.count for link in run.links}
+    rows = []
+    for name in dict.fromkeys(link.name for link in run.links):
+        flooding, covering = each["flooding", name], each["covering", name]
+        rows.append((name, f"{flooding:,.1f}", f"{covering:,.1f}", f"{covering / flooding:.0%}"))
+    note = (
+        "For each published message, in both directions. The publisher is at the first broker; every broker has a subscriber "
+        f"for as many messages as any other, and half of them are for nobody. A message is a record of {RECORD_BYTES} bytes."
+    )
+    return Sheet("Bytes on each link", ("link", "flooding", "covering", "of flooding"), rows, note)
 
 
 def print_to(console: Console, run: BrokerRun) -> None:

@@ -45,6 +45,12 @@ class Client:
     broker: int = 0
     """Which of the brokers it connects to."""
 
+    def share(self, count: int) -> int:
+        """How many of so many messages it must receive: those for its keys, or all of them."""
+        if "keys" not in self.options:
+            return count
+        return expected(self.options["connection"], self.options["connections"], count, self.options["keys"])
+
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
@@ -55,17 +61,12 @@ class Contestant:
     publisher: Client
     subscribers: tuple[Client, ...] = ()
     serve: Mapping[str, Any] = field(default_factory=dict)
-    keys: int = 0
-    """How many keys the subscribers share among them; 0: each subscriber receives everything."""
     size: int = 0
     """Of what the scenario varies: subscriptions, or brokers in a line."""
 
     def shares(self, count: int) -> list[int]:
         """How many of so many messages each subscriber must receive."""
-        number = len(self.subscribers)
-        if not self.keys:
-            return [count] * number
-        return [expected(each, number, count, self.keys) for each in range(number)]
+        return [client.share(count) for client in self.subscribers]
 
 
 class Process:
@@ -136,7 +137,7 @@ class Stand:
         self, contestant: Contestant, server: Server, publisher: Process, subscribers: Sequence[Process]
     ) -> None:
         self.contestant = contestant
-        self._server = server
+        self.server = server
         self._publisher = publisher
         self._subscribers = subscribers
 
@@ -148,7 +149,7 @@ class Stand:
             await process.tell(asdict(replace(order, count=count)))
         for process in everyone:
             await process.hear(SETUP_SECONDS)
-        before = self._server.cpu_seconds()
+        before = self.server.cpu_seconds()
         for process in everyone:
             await process.tell({})
         limit_seconds = order.limit_seconds + ANSWER_SECONDS
@@ -159,7 +160,7 @@ class Stand:
             seconds=(last_ns - published["first_ns"]) / 1e9,
             missing=sum(words["missing"] for words in received or [published]),
             publisher_cpu_seconds=published["cpu_seconds"],
-            broker_cpu_seconds=self._server.cpu_seconds() - before,
+            broker_cpu_seconds=self.server.cpu_seconds() - before,
             subscriber_cpu_seconds=sum(words["cpu_seconds"] for words in received),
             latency_us={name: value for words in received for name, value in words.items() if name in PERCENTILES},
         )

@@ -63,6 +63,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """What went over a link between two brokers while so many messages were published."""
+
+    routing: str
+    name: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerRun:
     """Everything that one run found."""
 
@@ -71,8 +81,7 @@ class BrokerRun:
     rounds: int
     machine: dict[str, str]
     entries: list[Entry] = field(default_factory=list)
-    links: list[dict[str, Any]] = field(default_factory=list)
-    """Bytes on each link of a network: how it routes, which link, and how many."""
+    links: list[Link] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The whole run as plain data."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from bench.brokers.client import PERCENTILES, Order
 from bench.brokers.contest import Client, ClientError, Contestant, Stand, standing
-from bench.brokers.figures import OURS, Entry
+from bench.brokers.figures import OURS, Entry, Link
 from bench.brokers.server import ServerError
 from bench.match import say
 
@@ -41,6 +41,7 @@ class Plan:
     latency_seconds: float = 10.0
     subscriptions: tuple[int, ...] = (1, 100, 10_000, 100_000, 1_000_000)
     brokers: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+    link_messages: int = 70_000
     peers: tuple[str, ...] = PEERS
 
 
@@ -50,7 +51,7 @@ def keyed(label: str, system: str, keys: int, connections: int) -> Contestant:
         Client("receive_keyed", {"connection": each, "connections": connections, "keys": keys})
         for each in range(connections)
     )
-    return Contestant(label, system, Client("publish_keyed", {"keys": keys}), subscribers, keys=keys)
+    return Contestant(label, system, Client("publish_keyed", {"keys": keys}), subscribers)
 
 
 def one_to_one(_: Plan) -> Iterator[Sequence[Contestant]]:
@@ -92,7 +93,7 @@ def durable(_: Plan) -> Iterator[Sequence[Contestant]]:
         Contestant("NATS JetStream", "nats", publisher),
         Contestant("NATS JetStream, files written through", "nats", publisher, serve={"synchronous_files": True}),
         Contestant("Sluice", OURS, publisher, serve={"durable": True}),
-        Contestant("Sluice, without fsync", OURS, publisher, serve={"durable": True, "synchronous": False}),
+        Contestant("Sluice, without fsync", OURS, publisher, serve={"durable": True, "fsync": False}),
     )
 
 
@@ -168,6 +169,34 @@ async def _measure(entry: Entry, stand: Stand, order: Order) -> None:
     if trial.missing:
         entry.status, entry.reason = "wrong", f"{trial.missing:,} of {trial.count:,} messages are missing or too many"
     entry.trials.append(trial)
+
+
+async def measure_links(plan: Plan) -> list[Link]:
+    """Bytes on each link of a line of brokers: publisher at one end, a subscriber at every broker, half of it for nobody."""
+    from bench.brokers import ours
+
+    size, found = max(plan.brokers), []
+    for routing in ("flooding", "covering"):
+        # Only half of the connections that share the keys are there.
+        subscribers = tuple(
+            Client("receive_keyed", {"connection": each, "connections": 2 * size, "keys": 2 * size}, broker=each)
+            for each in range(size)
+        )
+        publisher = Client("publish_keyed", {"keys": 2 * size})
+        contestant = Contestant("Sluice", OURS, publisher, subscribers, {"brokers": size, "routing": routing})
+        async with standing(contestant) as stand:
+            before = await ours.link_bytes(stand.server)
+            trial = await stand.measure(Order(plan.link_messages, plan.limit_seconds))
+            after = await ours.link_bytes(stand.server)
+        if trial.missing:
+            raise ClientError(f"{trial.missing:,} of {trial.count:,} messages are missing")
+        found += [Link(routing, name, trial.count, after[name] - before[name]) for name in after]
+        say(
+            f"links, {routing}".ljust(24)
+            + ", ".join(f"{one.bytes / one.count:,.0f}" for one in found[1 - size :])
+            + " bytes"
+        )
+    return found
 
 
 async def warm_up(stand: Stand, plan: Plan, *, paced: bool) -> Order:

@@ -1,0 +1,215 @@
+"""Sluice: `sluice broker` with its own client; a line of several brokers, or one that keeps a log on disk, if asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import sluice
+from bench.brokers.client import Order, Talk, latencies, paced
+from bench.brokers.records import batches, keyed, keys_of, plain, timed
+from bench.brokers.server import SOURCES, Server, started
+from sluice.client.event import Event
+from sluice.client.subscription import AnySubscription
+
+_ADDRESS = re.compile(r"sluice://127\.0\.0\.1:[1-9]\d*")
+EVERYTHING = "symbol = 'IBM'"
+
+
+def version() -> str:
+    """Always there."""
+    return sluice.__version__
+
+
+@contextmanager
+def serve(
+    directory: Path, *, brokers: int = 1, routing: str = "covering", durable: bool = False, fsync: bool = True
+) -> Iterator[Server]:
+    """A broker, or several in a line, each a process."""
+    addresses, sessions = list[str](), list[int]()
+    with ExitStack() as stack:
+        for number in range(1, brokers + 1):
+            home = directory / f"b{number}"
+            home.mkdir()
+            command = [sys.executable, "-m", "sluice", "broker", "--name", home.name, "--listen", "127.0.0.1:0"]
+            command += ["--routing", routing, "--fsync", str(fsync).lower()]
+            if addresses:
+                command += ["--link", addresses[-1]]
+            if durable:
+                command += ["--data", str(home / "data")]
+            said = ""
+
+            def listening(text: str) -> bool:
+                nonlocal said
+                said = text
+                return _ADDRESS.search(text) is not None
+
+            sessions.append(stack.enter_context(started(command, home, SOURCES, listening)))
+            addresses += _ADDRESS.findall(said)[:1]
+        yield Server(tuple(addresses), tuple(sessions))
+
+
+async def publish(talk: Talk, *, address: str) -> None:
+    """Publishes one by one."""
+    async with sluice.connect(address) as bus:
+        async for order in talk.orders():
+            records = plain(order.count)
+            await talk.go()
+            first_ns = time.perf_counter_ns()
+            for record in records:
+                await bus.publish(record)
+            await bus.flush()
+            talk.found(first_ns=first_ns)
+
+
+async def publish_arrow(talk: Talk, *, address: str) -> None:
+    """Publishes in Arrow batches."""
+    async with sluice.connect(address) as bus:
+        async for order in talk.orders():
+            parts = batches(order.count)
+            await talk.go()
+            first_ns = time.perf_counter_ns()
+            for batch in parts:
+                await bus.publish_arrow(batch)
+            await bus.flush()
+            talk.found(first_ns=first_ns)
+
+
+async def publish_keyed(talk: Talk, *, address: str, keys: int) -> None:
+    """Publishes records that differ by their key, one by one."""
+    async with sluice.connect(address) as bus:
+        async for order in talk.orders():
+            records = keyed(order.count, keys)
+            await talk.go()
+            first_ns = time.perf_counter_ns()
+            for record in records:
+                await bus.publish(record)
+            await bus.flush()
+            talk.found(first_ns=first_ns)
+
+
+async def publish_paced(talk: Talk, *, address: str) -> None:
+    """Publishes so many a second, each with the time at which it was sent."""
+    async with sluice.connect(address) as bus:
+        async for order in talk.orders():
+            await talk.go()
+            first_ns = time.perf_counter_ns()
+            async for due in paced(order):
+                for number in due:
+                    await bus.publish(timed(number, time.perf_counter_ns()))
+            talk.found(first_ns=first_ns)
+
+
+async def publish_durable(talk: Talk, *, address: str) -> None:
+    """Publishes one by one; done when all is acknowledged."""
+    async with sluice.connect(address) as bus:
+        async for order in talk.orders():
+            records = plain(order.count)
+            await talk.go()
+            first_ns = time.perf_counter_ns()
+            for record in records:
+                await bus.publish(record)
+            await bus.flush()
+            talk.found(first_ns=first_ns, last_ns=time.perf_counter_ns(), missing=0)
+
+
+@asynccontextmanager
+async def _subscribed(address: str, wheres: Sequence[str]) -> AsyncIterator[tuple[sluice.Bus, list[AnySubscription]]]:
+    """A connection with subscriptions from which on nothing is missed, and of which nothing is dropped."""
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(sluice.connect(address, policy="block"))
+        subscriptions = [await stack.enter_async_context(bus.subscribe(where)) for where in wheres]
+        for subscription in subscriptions:
+            await subscription.complete()
+        yield bus, subscriptions
+
+
+async def receive(talk: Talk, *, address: str) -> None:
+    """Counts what arrives, record by record."""
+    async with _subscribed(address, [EVERYTHING]) as (_, (quotes,)):
+        async for order in talk.orders():
+            await talk.go()
+            talk.found(**await _count(order, quotes))
+
+
+async def receive_keyed(talk: Talk, *, address: str, connection: int, connections: int, keys: int) -> None:
+    """Subscribes to its keys and counts what arrives for any of them."""
+    wheres = [f"key = '{key}'" for key in keys_of(connection, connections, keys)]
+    async with _subscribed(address, wheres) as (bus, _):
+        events = bus.events()
+        async for order in talk.orders():
+            await talk.go()
+            talk.found(**await _count(order, events))
+
+
+async def _count(order: Order, events: AsyncIterator[Event]) -> dict[str, int]:
+    left = order.count
+    with suppress(TimeoutError):
+        async with asyncio.timeout(order.limit_seconds):
+            async for _ in events:
+                left -= 1
+                if not left:
+                    break
+    return {"last_ns": time.perf_counter_ns(), "missing": left}
+
+
+async def receive_arrow(talk: Talk, *, address: str) -> None:
+    """Counts what arrives, in Arrow batches."""
+    async with _subscribed(address, [EVERYTHING]) as (_, (quotes,)):
+        async for order in talk.orders():
+            left = order.count
+            await talk.go()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(order.limit_seconds):
+                    async for batch in quotes.batches():
+                        left -= len(batch)
+                        if not left:
+                            break
+            talk.found(last_ns=time.perf_counter_ns(), missing=left)
+
+
+async def receive_timed(talk: Talk, *, address: str) -> None:
+    """How long each message was under way."""
+    async with _subscribed(address, [EVERYTHING]) as (_, (quotes,)):
+        async for order in talk.orders():
+            taken = list[int]()
+            await talk.go()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(order.limit_seconds):
+                    async for quote in quotes:
+                        taken.append(time.perf_counter_ns() - quote["sent_ns"])
+                        if len(taken) == order.count:
+                            break
+            last_ns = time.perf_counter_ns()
+            talk.found(last_ns=last_ns, missing=order.count - len(taken), **latencies(taken))
+
+
+async def link_bytes(server: Server) -> dict[str, int]:
+    """What has gone over each link between brokers so far, in both directions."""
+    found = {}
+    for address in server.addresses:
+        async with sluice.connect(address) as bus:
+            report = await bus.describe()
+        for link in report["links"]:
+            # A link has two ends: the one with the smaller name tells.
+            if link["role"] == "broker" and report["name"] < link["peer"]:
+                found[f"{report['name']}–{link['peer']}"] = link["bytes_in"] + link["bytes_out"]
+    return found
+
+
+ROLES = {
+    "publish": publish,
+    "publish_arrow": publish_arrow,
+    "publish_keyed": publish_keyed,
+    "publish_paced": publish_paced,
+    "publish_durable": publish_durable,
+    "receive": receive,
+    "receive_arrow": receive_arrow,
+    "receive_keyed": receive_keyed,
+    "receive_timed": receive_timed,
+}
