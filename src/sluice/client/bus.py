@@ -14,19 +14,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
+from sluice.client.durable import DurableSubscription, Start
 from sluice.client.engine import Engine
 from sluice.client.event import Event
 from sluice.client.interest import Advertisement, Interest
-from sluice.client.subscription import AnySubscription, LiveSubscription
-from sluice.errors import RequestError
+from sluice.client.reading import Reading
+from sluice.client.subscription import LiveSubscription
+from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Describe, Described, Done, Failed, Forget, Replay
+from sluice.protocol.messages import Describe, Described, Failed, Forget, Replay
 
 
 class Bus:
@@ -51,9 +53,31 @@ class Bus:
 
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
-    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> AnySubscription:
-        """A subscription, to be used with `async with`."""
-        return LiveSubscription(self._engine, _parsed(where), replay)
+    @overload
+    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> LiveSubscription: ...
+    @overload
+    def subscribe(
+        self, where: str | Subscription, *, durable: str | None = None, start: Start | None = None
+    ) -> DurableSubscription: ...
+    def subscribe(
+        self,
+        where: str | Subscription,
+        *,
+        replay: Replay | None = None,
+        durable: str | None = None,
+        start: Start | None = None,
+    ) -> LiveSubscription | DurableSubscription:
+        """A subscription, to be used with `async with`: live, or, with `durable` or `start`, read from the brokers' logs.
+
+        `replay` asks histories for a part of the past. `durable` is a name under which the subscription goes on where it
+        stopped. `start` says where reading begins: "latest" (for a durable one as it begins: the default), "earliest", or the
+        first offset of each stream; streams that it does not name are read from their beginning.
+        """
+        if durable is None and start is None:
+            return LiveSubscription(self._engine, _parsed(where), replay)
+        if replay is not None:
+            raise ConfigurationError("replay is for live subscriptions: a log is read from where start says")
+        return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
 
     def events(self) -> AsyncIterator[Event]:
         """What comes for any subscription of this connection, each notification once.
@@ -93,25 +117,28 @@ class Bus:
 
     # --- ask ----------------------------------------------------------------------------------------------------------
 
+    def fetch(
+        self, stream: Peer, start: int = 1, end: int | None = None, where: str | Subscription = "true"
+    ) -> Reading:
+        """What the log of a broker holds from one offset to before another, as far as it matches; an iterator of batches.
+
+        Without an end it goes as far as the log does when the reading begins.
+        """
+        return Reading(self._engine, stream, start, end, _parsed(where))
+
     async def describe(self, broker: Peer | None = None) -> dict[str, Any]:
         """A broker's account of itself, by default that of the one at the other end."""
-        match await self._engine.ask(broker, Describe()):
-            case Described(report):
-                return dict(report)
-            case Failed(reason):
-                raise RequestError(reason)
-            case answer:
-                raise RequestError(f"{answer} is no description")
+        answer = await self._engine.ask(broker, Describe())
+        if isinstance(answer, Failed):
+            raise RequestError(answer.reason)
+        assert isinstance(answer, Described)
+        return dict(answer.report)
 
     async def forget(self, durable: str) -> None:
         """Ends a durable subscription for good."""
-        match await self._engine.ask(None, Forget(durable)):
-            case Done():
-                return
-            case Failed(reason):
-                raise RequestError(reason)
-            case answer:
-                raise RequestError(f"{answer} does not say whether {durable!r} is forgotten")
+        answer = await self._engine.ask(None, Forget(durable))
+        if isinstance(answer, Failed):
+            raise RequestError(answer.reason)
 
 
 def _parsed(where: str | Subscription) -> Subscription:

@@ -75,7 +75,8 @@ class Engine:
         self.questions = Questions(self.session.new_id, self.step)
         self._allowance = Allowance(options.prefetch, self._grant)
         self._wishes: dict[EntryId, Wish] = {}
-        self._durable: dict[EntryId, AnySubscription] = {}
+        #: Subscriptions that ask for themselves what they want.
+        self._followers: dict[EntryId, AnySubscription] = {}
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
@@ -111,7 +112,7 @@ class Engine:
         self._error = self._error or error
         self.publisher.over(error)
         self.questions.fail(str(error))
-        for wish in (*self._wishes.values(), *self._durable.values()):
+        for wish in (*self._wishes.values(), *self._followers.values()):
             wish.end(error, is_clean=is_clean)
         if self._everything is not None:
             self._everything.end(None if is_clean else error)
@@ -143,6 +144,21 @@ class Engine:
         """It is not any more."""
         if self._wishes.pop(wish.id, None) is not None and self._error is None:
             self.step(command)
+
+    def follow(self, subscription: AnySubscription) -> None:
+        """A subscription wants to know when all is over."""
+        if self._error is not None:
+            raise self._error
+        self._followers[subscription.id] = subscription
+
+    def unfollow(self, subscription: AnySubscription) -> None:
+        """It does not any more."""
+        self._followers.pop(subscription.id, None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there will never be a link again."""
+        return self._error is not None
 
     def everything(self) -> Inbox:
         """What takes all that comes from now on, and what waits with the subscriptions now."""

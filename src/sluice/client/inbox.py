@@ -88,11 +88,12 @@ class Portion(NamedTuple):
 class Inbox(AsyncIterator[Event]):
     """A queue of events for the tasks of one event loop."""
 
-    __slots__ = ("_changed", "_end", "_events", "_in_a_row", "_portions")
+    __slots__ = ("_changed", "_end", "_events", "_in_a_row", "_portions", "portion")
 
     def __init__(self) -> None:
         self._portions: deque[Portion] = deque()
-        #: What is left of the portion that is being taken.
+        #: The portion that is being taken, or was taken last, and what is left of it.
+        self.portion: Portion | None = None
         self._events: Iterator[Event] = iter(())
         self._changed = Signal()
         self._in_a_row = 0
@@ -143,7 +144,7 @@ class Inbox(AsyncIterator[Event]):
                 raise self._end
             self._in_a_row = 0
             await self._changed.wait()
-        portion = self._portions.popleft()
+        self.portion = portion = self._portions.popleft()
         self._in_a_row += len(portion.rows)
         portion.parcel.release()
         return portion

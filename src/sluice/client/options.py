@@ -42,6 +42,8 @@ class Options:
             raise ConfigurationError(f"prefetch is {self.prefetch}: at least 1 notification must be able to wait")
         if self.name is not None and not 1 <= len(self.name) <= MAX_NAME:
             raise ConfigurationError(f"a name has 1 to {MAX_NAME} characters, not {len(self.name)}")
+        if self.name is not None and "/" in self.name:
+            raise ConfigurationError(f"the name {self.name!r} has a slash in it, which separates names from numbers")
         for name in ("connect_seconds", "give_up_seconds", "close_seconds"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

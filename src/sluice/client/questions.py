@@ -1,4 +1,8 @@
-"""Questions of a client to the brokers, and their answers. Whatever goes wrong is an answer too: `Failed`, with the reason."""
+"""Questions of a client to the brokers, and their answers.
+
+A broker that cannot answer says why (`Failed`). When no answer comes at all, `NoAnswer` is raised; every question may be asked
+again without harm.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,16 @@ import asyncio
 from collections.abc import Callable
 
 from sluice.client.session import Inquire, Told
+from sluice.errors import RequestError
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, EntryId, Failed, Question
+from sluice.protocol.messages import Answer, EntryId, Question
 
 #: How long a broker may take for an answer, beside the time that it was allowed to wait.
 ANSWER_SECONDS = 10.0
+
+
+class NoAnswer(RequestError):
+    """The link broke or time ran out before an answer came."""
 
 
 class Questions:
@@ -19,21 +28,24 @@ class Questions:
     def __init__(self, new_id: Callable[[], EntryId], step: Callable[[Inquire], None]) -> None:
         self._new_id = new_id
         self._step = step
-        self._open: dict[EntryId, asyncio.Future[Answer]] = {}
+        self._open: dict[EntryId, asyncio.Future[Answer | NoAnswer]] = {}
 
     async def ask(self, to: Peer, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
         """The answer of a broker."""
         id = self._new_id()
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer | NoAnswer] = asyncio.get_running_loop().create_future()
         self._open[id] = future
         try:
             self._step(Inquire(id, to, question))
             async with asyncio.timeout(timeout_seconds):
-                return await future
+                answer = await future
         except TimeoutError:
-            return Failed(f"{to} did not answer within {timeout_seconds:g} s")
+            raise NoAnswer(f"{to} did not answer within {timeout_seconds:g} s") from None
         finally:
             del self._open[id]
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return answer
 
     def told(self, news: Told) -> None:
         """An answer came."""
@@ -45,4 +57,4 @@ class Questions:
         """There will be no answers to what is open."""
         for future in self._open.values():
             if not future.done():
-                future.set_result(Failed(reason))
+                future.set_result(NoAnswer(reason))

@@ -58,7 +58,7 @@ class AnySubscription(ABC, AsyncIterator[Event]):
         """Subscribes."""
 
     @abstractmethod
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Unsubscribes."""
 
     def end(self, error: SluiceError, *, is_clean: bool) -> None:
@@ -78,7 +78,7 @@ class LiveSubscription(AnySubscription):
         self._engine.ask_for(self, Subscribe(self.id, self.where, self.replay))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._engine.take_back(self, Unsubscribe(self.id))
         self.inbox.end()
         self.inbox.clear()
