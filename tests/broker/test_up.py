@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -69,9 +70,12 @@ def up(file: Path, text: str) -> Iterator[Up]:
     file.write_text(text)
     command = [sys.executable, "-m", "sluice", "up", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = Timer(PATIENCE_SECONDS, process.kill)  # whoever waits for a line sees the end then
+        watchdog.start()
         try:
             yield Up(process)
         finally:
+            watchdog.cancel()
             process.kill()
 
 
