@@ -17,6 +17,7 @@ from typing import Any, assert_never
 from sluice.broker.journal import Journal
 from sluice.broker.store import Store
 from sluice.errors import SluiceError
+from sluice.limits import MAX_REQUESTS
 from sluice.match.filterset import FilterSet
 from sluice.model import parse
 from sluice.protocol.batch import Batch, Peer
@@ -78,6 +79,8 @@ class Desk:
         self._head = 0 if store is None else store.head
         self._wanted: FilterSet[EntryId] = FilterSet()
         self._waiting: dict[EntryId, Waiting] = {}
+        #: How many questions wait for their turn to be looked up.
+        self._looking = 0
 
     def close(self) -> None:
         """Answers nothing any more."""
@@ -120,7 +123,7 @@ class Desk:
             concerned = dict.fromkeys(chain.from_iterable(self._wanted.matching_each(batch.notifications)))
             for waiting in self._waiting.values():
                 if waiting.request.id not in concerned:
-                    waiting.through = self._head
+                    waiting.through = max(waiting.through, self._head)
             for id in concerned:
                 self._wake(id)
 
@@ -131,16 +134,21 @@ class Desk:
 
     def _fetch(self, request: Request, question: Fetch) -> None:
         where = _selector(question.where)
+        if self._looking >= MAX_REQUESTS:
+            self._answer(request.id, Failed(f"{self._name} has {MAX_REQUESTS:,} questions to look up: ask again later"))
+            return
+        self._looking += 1
         work = self._loop.run_in_executor(self._thread, self._look, question, where, self._head)
         work.add_done_callback(lambda future: self._looked(request, question, future))
 
     def _look(self, question: Fetch, where: FilterSet[None], head: int) -> Fetched:
         """Reads the log, in the reader's thread."""
         assert self._store is not None and self._reader is not None
-        bounded = replace(question, max_bytes=min(question.max_bytes, MAX_ANSWER_BYTES))
+        bounded = replace(question, max_bytes=max(1, min(question.max_bytes, MAX_ANSWER_BYTES)))
         return Stream(self._name, self._reader.read).fetch(bounded, where, self._store.first, head)
 
     def _looked(self, request: Request, question: Fetch, future: asyncio.Future[Fetched]) -> None:
+        self._looking -= 1
         if future.cancelled():
             return
         error = future.exception()
@@ -149,7 +157,8 @@ class Desk:
             return
         found = future.result()
         nothing = not found.batches and not found.missing and found.through >= found.head
-        if not nothing or question.wait_seconds <= 0 or question.until is not None:
+        may_wait = question.wait_seconds > 0 and question.until is None  # not a number: it may not
+        if not nothing or not may_wait:
             self._answer(request.id, found)
         elif found.head < self._head:
             self._fetch(request, question)  # something came while we looked
@@ -163,6 +172,8 @@ class Desk:
             request, through, self._loop.call_later(seconds, self._time_out, request.id)
         )
         self._wanted.add(request.id, parse(question.where))
+        if len(self._waiting) > MAX_REQUESTS:
+            self._time_out(next(iter(self._waiting)))
 
     def _give_up(self, id: EntryId) -> Waiting | None:
         waiting = self._waiting.pop(id, None)

@@ -58,8 +58,8 @@ class Outbox:
     def ready(self) -> Iterator[Sequence[Piece]]:
         """What may go out now, in order."""
         if self._untold and self._sent < self._credit:
-            yield encode(Dropped(self._untold))
-            self._untold = 0
+            untold, self._untold = self._untold, 0
+            yield encode(Dropped(untold))
         while self._waiting and self._sent < self._credit:
             pieces, count, size = self._waiting.popleft()
             self.bytes -= size

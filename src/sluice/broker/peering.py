@@ -10,9 +10,9 @@ from collections import deque
 from typing import Protocol, assert_never
 
 from sluice.broker.outbox import Outbox
-from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_RECORD_BYTES
 from sluice.net.connection import Connection
-from sluice.protocol.batch import Peer
+from sluice.protocol.batch import Peer, Records
 from sluice.protocol.messages import (
     Accepted,
     Ack,
@@ -97,10 +97,13 @@ class Peering:
     def _messages(self, messages: list[Anything]) -> None:
         for_core: list[Message] = []
         for message in messages:
+            if self.connection.closing:
+                break
             if isinstance(message, Ping):
                 continue
             if isinstance(message, Bye):
                 self.farewell = message
+                self.connection.close("goodbye")
                 break
             problem = self._problem(message)
             if problem is not None:
@@ -153,7 +156,12 @@ class Peering:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
             case Deliver() | Accepted() | Refused() | Reply():
                 return f"only brokers say {type(message).__name__}"
-            case Notify() | Digest() | Lost() | Ack() | ReplayEvent():
+            case Notify(batch):
+                if batch.logged is not None:
+                    return "only brokers say where a publication is logged"
+                if isinstance(batch, Records) and max(batch.lengths) > MAX_RECORD_BYTES:
+                    return f"a record takes more than {MAX_RECORD_BYTES:,} bytes: publish a reference to the data"
+            case Digest() | Lost() | Ack() | ReplayEvent():
                 pass
             case _:
                 assert_never(message)
@@ -178,6 +186,8 @@ class Peering:
 
     def send(self, message: Message) -> None:
         """Sends a message; deliveries as the subscriber's credit allows."""
+        if self.connection.closing:
+            return
         if isinstance(message, Deliver):
             before = self.outbox.bytes
             self.outbox.put(message)

@@ -14,6 +14,7 @@ import random
 import socket
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
@@ -98,13 +99,14 @@ class Server:
         #: What the journal's thread has to say.
         self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
         self._stopping = False
+        self._listener: asyncio.Server | None = None
         self._failed: asyncio.Future[None] | None = None
         self._counts = dict.fromkeys(("published", "forwarded", "delivered", "dropped"), 0)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Opens the log, listens, and begins to dial its neighbours."""
+    async def start(self, *, listens: bool = True) -> None:
+        """Opens the log, listens (unless its clients come by `attach` alone), and begins to dial its neighbours."""
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._started = self._loop.time()
@@ -124,10 +126,11 @@ class Server:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(self.name, core, incarnation, accepted)
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
-        host, port = Address.of(self.config.listen)
-        self._listener = await self._loop.create_server(self._stranger, host, port, backlog=1_024)
-        self.address = Address(host, self._listener.sockets[0].getsockname()[1])
-        log("listens", address=str(self.address))
+        if listens:
+            host, port = Address.of(self.config.listen)
+            self._listener = await self._loop.create_server(self._stranger, host, port, backlog=1_024)
+            self.address = Address(host, self._listener.sockets[0].getsockname()[1])
+            log("listens", address=str(self.address))
         self._tasks = [self._loop.create_task(self._dial(Address.of(link))) for link in self.config.links]
         self._tasks.append(self._loop.create_task(self._watch()))
 
@@ -139,7 +142,8 @@ class Server:
     async def stop(self) -> None:
         """Takes nothing new, finishes what it has accepted, tells its peers and ends."""
         self._stopping = True
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -151,13 +155,19 @@ class Server:
             await asyncio.sleep(0)  # what the journal's thread has sent to this one
             self._store.close()
         self._turn()
-        for peering in [*self.peers.values(), *self._strangers]:
-            peering.connection.close(f"{self.name} stops")
+        connections = [peering.connection for peering in (*self.peers.values(), *self._strangers)]
+        for connection in connections:
+            connection.close(f"{self.name} stops")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.heartbeat_seconds):
+                for connection in connections:
+                    await connection.over.wait()
         if self._tick is not None:
             self._tick.cancel()
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(None)
-        await self._listener.wait_closed()
+        if self._listener is not None:
+            await self._listener.wait_closed()
         log("stopped")
 
     async def attach(self, end: socket.socket) -> None:
@@ -200,6 +210,10 @@ class Server:
         if refusal is not None:
             peering.connection.close(refusal, is_final=hello.role == Role.CLIENT)
             return
+        if hello.name not in self.peers and len(self.peers) >= self.config.max_connections:
+            full = f"{self.name} has its {self.config.max_connections:,} connections: try later, or another broker"
+            peering.connection.close(full)
+            return
         accepted = self.broker.intake.settled(hello.name) if self.config.data is not None else None
         welcome = Welcome(PROTOCOL, self.name, self.broker.incarnation, accepted, self.heartbeat_seconds)
         peering.connection.send(welcome)
@@ -211,8 +225,6 @@ class Server:
             return f"{self.name} speaks version {PROTOCOL} of the protocol, not {hello.protocol}: use the same release"
         if hello.name == self.name:
             return f"{self.name} is the name of this broker: choose another one"
-        if len(self.peers) >= self.config.max_connections:
-            return f"{self.name} has its {self.config.max_connections:,} connections: try another broker"
         known = self.peers.get(hello.name)
         if known is not None and known.role != hello.role:
             return f"{hello.name} is the name of a {known.role.name.lower()} here: choose another one"
@@ -247,6 +259,7 @@ class Server:
         """A connection is over."""
         self._strangers.pop(peering, None)
         self._waiting_bytes -= peering.outbox.bytes
+        self._counts["dropped"] += peering.outbox.dropped
         if self.peers.get(peering.name) is peering:
             del self.peers[peering.name]
             self._release(peering.name)
@@ -264,6 +277,8 @@ class Server:
             return None
         entries = message.added if isinstance(message, Change) else message.entries
         if message.kind == Kind.BROKERS:
+            if self._events:
+                self._turn()  # what another link has said in the same moment counts
             ways = self.broker.ways[Kind.BROKERS]
             for entry in entries:
                 if entry.id == self.name or ways.get(entry.id or "", peering.name) != peering.name:
@@ -352,10 +367,10 @@ class Server:
         elif change <= 0:
             self._release(peering.name)
         while self._waiting_bytes > self.config.memory_bytes:
-            slowest = max(self.peers.values(), key=lambda each: each.outbox.bytes)
-            if not slowest.outbox.bytes or slowest.connection.closing:
+            there = [each for each in self.peers.values() if each.outbox.bytes and not each.connection.closing]
+            if not there:
                 break
-            slowest.shed()
+            max(there, key=lambda each: each.outbox.bytes).shed()
 
     # --- holding publishers up ----------------------------------------------------------------------------------------
 
@@ -386,12 +401,12 @@ class Server:
                     self._release(cause)
                 elif held_up is not None and now - since > self.config.patience_seconds:
                     held_up.connection.close("publishers have waited for you long enough")
-            coming = sorted((*self.peers.values(), *self._strangers), key=lambda each: each.connection.held_bytes)
-            total = sum(peering.connection.held_bytes for peering in coming)
-            while coming and total > self.config.memory_bytes:
-                largest = coming.pop()
-                total -= largest.connection.held_bytes
-                largest.connection.close("the broker has no room for the message that you are sending")
+            passing = sorted((*self.peers.values(), *self._strangers), key=lambda each: each.connection.memory_bytes)
+            total = sum(peering.connection.memory_bytes for peering in passing)
+            while passing and total > self.config.memory_bytes:
+                largest = passing.pop()
+                total -= largest.connection.memory_bytes
+                largest.connection.close("the broker has no room for the messages between you and it")
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
@@ -459,6 +474,7 @@ class Server:
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
             **self._counts,
+            "dropped": self._counts["dropped"] + sum(peering.outbox.dropped for peering in self.peers.values()),
         }
 
 

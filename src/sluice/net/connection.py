@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._flushes = False
         self._beat: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
         #: How long ago, in heartbeats, the peer last said something, and since when a message of its is not complete.
         self._silent = 0
         self._unfinished = 0
@@ -64,6 +65,8 @@ class Connection(asyncio.Protocol):
         self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
 
     def data_received(self, data: bytes) -> None:
+        if self._reason:
+            return  # goodbye was said: what still comes is not heard
         self.bytes_in += len(data)
         self._silent = 0
         try:
@@ -85,8 +88,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self.over.set()
-        if self._beat is not None:
-            self._beat.cancel()
+        for timer in (self._beat, self._end):
+            if timer is not None:
+                timer.cancel()
         self._on_lost(self._reason or (f"the connection broke: {error}" if error else "the peer closed the connection"))
 
     # --- what its owner calls -----------------------------------------------------------------------------------------
@@ -97,6 +101,8 @@ class Connection(asyncio.Protocol):
 
     def send_pieces(self, pieces: Iterable[Piece]) -> None:
         """The same for messages that are encoded already."""
+        if self.closing:
+            return
         for piece in pieces:
             self._out.append(piece)
             self._out_bytes += len(piece)
@@ -107,7 +113,7 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Sends now what waits for the end of the turn."""
         self._flushes = False
-        if self._out and not self.closed and self._transport is not None:
+        if self._out and not self.closing and self._transport is not None:
             data = b"".join(self._out)
             self._out.clear()
             self._out_bytes = 0
@@ -121,9 +127,9 @@ class Connection(asyncio.Protocol):
         return self.closed or bool(self._reason)
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of a message that has not come whole."""
-        return self._reader.held
+    def memory_bytes(self) -> int:
+        """Bytes of messages that have not come whole, or that the peer has not taken."""
+        return self._reader.held + self.unsent_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -157,19 +163,23 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self, reason: str, *, is_final: bool = False) -> None:
-        """Tells the peer why and ends the connection; what the peer does not take at once is given up."""
-        if self.closed or self._reason or self._transport is None:
+        """Tells the peer why and ends the connection; what the peer does not take within a heartbeat is given up."""
+        if self.closing or self._transport is None:
             return
-        self._reason = reason
         self.send(Bye(reason, is_final))
         self.flush()
-        if self.unsent_bytes:
-            self._loop.call_later(self._heartbeat_seconds, self._transport.abort)
-        self._transport.close()
+        self._reason = reason
+        if self._transport.can_write_eof():
+            # A peer that is still sending would see a reset, and not the reason, if its bytes were not taken.
+            self._transport.resume_reading()
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+        self._end = self._loop.call_later(self._heartbeat_seconds, self._transport.abort)
 
     def _heartbeat(self) -> None:
         assert self._transport is not None
-        if self.closed:
+        if self.closing:
             return
         self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
         if self._quiet:

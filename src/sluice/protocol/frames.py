@@ -1,8 +1,8 @@
 """Bytes into frames and back, without input or output.
 
 A frame is its length (4 bytes, big-endian, of what follows), a type (1 byte) and a payload. A message that is longer than a
-frame may be goes out in several, all but the last with the highest bit of the type set. What cannot be a frame raises
-`ProtocolError`: the connection is to be closed.
+frame may be goes out in several, all but the last with the highest bit of the type set, and all but the last as long as frames
+may be. What cannot be a frame raises `ProtocolError`: the connection is to be closed.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class FrameReader:
         if not self._message and not type & MORE:
             yield type, payload
             return
+        # Small parts would cost more than they weigh, and empty ones would never end.
+        if type & MORE and len(payload) + 1 < MAX_FRAME_BYTES:
+            raise ProtocolError(
+                f"a message goes on after a frame of {len(payload) + 1:,} bytes: fill the frames before the last"
+            )
         self._type = type & ~MORE
         self._message.append(payload)
         size = sum(map(len, self._message))

@@ -6,6 +6,8 @@ is not what it says raises `ProtocolError`, nothing else.
 
 from __future__ import annotations
 
+import math
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import msgspec
 from sluice.errors import ProtocolError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_NAME
 from sluice.model import parse
+from sluice.model.notification import attributes
 from sluice.protocol.batch import (
     Batch,
     Logged,
@@ -26,8 +29,8 @@ from sluice.protocol.batch import (
     Peer,
     Records,
     Rows,
+    batches_of,
     decode_records,
-    encode_record,
 )
 from sluice.protocol.frames import frame
 from sluice.protocol.messages import (
@@ -192,7 +195,7 @@ def decode_batch(payload: bytes) -> Batch:
     body = payload[end:]
     if form == 1:
         rows = Rows(publisher, rising, body=body, logged=logged)
-        assert rows.table is not None
+        _ = rows.table
         return rows
     if form != 0:
         raise ProtocolError(f"a batch has the unknown form {form}")
@@ -200,7 +203,7 @@ def decode_batch(payload: bytes) -> Batch:
     if sum(sizes) != len(body):
         raise ProtocolError(f"a batch has {len(body):,} bytes of records where {sum(sizes):,} were announced")
     records = Records(publisher, rising, body=body, lengths=sizes, logged=logged)
-    assert records.notifications is not None
+    _ = records.notifications
     return records
 
 
@@ -223,7 +226,9 @@ def _decode_numbers(said: int | bytes, count: int) -> Sequence[int]:
 
 
 def _encode_array(code: str, numbers: Sequence[int]) -> bytes:
-    return (numbers if isinstance(numbers, array) and numbers.typecode == code else array(code, numbers)).tobytes()
+    return _little(
+        numbers if isinstance(numbers, array) and numbers.typecode == code else array(code, numbers)
+    ).tobytes()
 
 
 def _decode_array(code: str, data: bytes, count: int) -> array[int]:
@@ -231,6 +236,14 @@ def _decode_array(code: str, data: bytes, count: int) -> array[int]:
     if len(data) != count * numbers.itemsize:
         raise ProtocolError(f"{len(data):,} bytes came where {count:,} numbers were announced")
     numbers.frombytes(data)
+    return _little(numbers)
+
+
+def _little(numbers: array[int]) -> array[int]:
+    """Numbers with the bytes of each in the order in which they travel, the lowest first, or back again."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
     return numbers
 
 
@@ -253,20 +266,35 @@ def _encode_entry(entry: Entry) -> _Entry:
 
 def _decode_entry(said: _Entry) -> Entry:
     text, id, replay = said
-    return Entry(parse(text), id, None if replay is None else Replay(*replay))
+    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay))
+
+
+def _decode_replay(last: int | None, seconds: float | None) -> Replay:
+    if (last is not None and last < 0) or (seconds is not None and not seconds >= 0):
+        raise ProtocolError(f"{last} notifications of the last {seconds} s cannot be replayed")
+    return Replay(last, seconds)
 
 
 def _decode_entries(said: list[_Entry]) -> tuple[Entry, ...]:
     return tuple(map(_decode_entry, said))
 
 
+def _decode_change(kind: int, base: _Version, version: _Version, added: list[_Entry], removed: list[_Entry]) -> Change:
+    change = Change(Kind(kind), Version(*base), Version(*version), _decode_entries(added), _decode_entries(removed))
+    if len({*change.added, *change.removed}) < len(added) + len(removed):
+        raise ProtocolError("a change names an entry twice")
+    return change
+
+
 def _encode_notification(notification: Notification) -> tuple[str, int, bytes]:
-    return *notification.id, encode_record(notification.record)
+    return *notification.id, bytes(next(batches_of([notification])).body)
 
 
 def _decode_notification(said: tuple[str, int, bytes]) -> Notification:
     publisher, number, body = said
-    return Notification(NotificationId(publisher, number), decode_records(body, 1)[0])
+    (record,) = decode_records(body, 1)
+    attributes(record)  # raises for what is no notification
+    return Notification(NotificationId(_check_name(publisher), number), record)
 
 
 def _encode_deliver(message: Deliver) -> list[Piece]:
@@ -285,6 +313,14 @@ def _decode_deliver(payload: bytes) -> Deliver:
     if not combinations or (len(combinations) > 1 and not which) or any(one >= len(combinations) for one in numbers):
         raise ProtocolError("a delivery does not say whom it is for")
     return Deliver(batch, combinations, numbers)
+
+
+def _decode_welcome(
+    protocol: int, name: str, incarnation: int, accepted: int | None, heartbeat_seconds: float
+) -> Welcome:
+    if not 0 < heartbeat_seconds < math.inf:
+        raise ProtocolError(f"a heart cannot beat every {heartbeat_seconds} s")
+    return Welcome(protocol, _check_name(name), incarnation, accepted, heartbeat_seconds)
 
 
 class _Part(NamedTuple):
@@ -393,7 +429,7 @@ _FORMS = (
         Welcome,
         tuple[int, str, int, int | None, float],
         lambda m: (m.protocol, m.name, m.incarnation, m.accepted, m.heartbeat_seconds),
-        Welcome,
+        _decode_welcome,
     ),
     _packed(3, Bye, tuple[str, bool], lambda m: (m.reason, m.is_final), Bye),
     _packed(4, Ping, tuple[()], lambda m: (), Ping),
@@ -404,9 +440,7 @@ _FORMS = (
         Change,
         tuple[int, _Version, _Version, list[_Entry], list[_Entry]],
         lambda m: (m.kind, m.base, m.version, [*map(_encode_entry, m.added)], [*map(_encode_entry, m.removed)]),
-        lambda kind, base, version, added, removed: Change(
-            Kind(kind), Version(*base), Version(*version), _decode_entries(added), _decode_entries(removed)
-        ),
+        _decode_change,
     ),
     _packed(
         17,
