@@ -13,15 +13,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, overload
 
 import pyarrow as pa
 
 from sluice.client.durable import DurableSubscription, Start
 from sluice.client.engine import Engine
-from sluice.client.event import Event
+from sluice.client.inbox import Inbox
 from sluice.client.interest import Advertisement, Interest
+from sluice.client.publisher import encoded, encoded_columns
 from sluice.client.reading import Reading
 from sluice.client.subscription import LiveSubscription
 from sluice.errors import ConfigurationError, RequestError
@@ -79,7 +80,7 @@ class Bus:
             raise ConfigurationError("replay is for live subscriptions: a log is read from where start says")
         return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Inbox:
         """What comes for any subscription of this connection, each notification once.
 
         From the first call on everything comes here, and the subscriptions' own iterators get nothing new.
@@ -94,11 +95,11 @@ class Bus:
 
     async def publish_many(self, records: Iterable[object]) -> int:
         """Publishes records, all or none if one cannot be published; returns the number of the last."""
-        return await self._engine.publisher.publish_many(records)
+        return await self._engine.publisher.publish_all([encoded(record) for record in records])
 
     async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
         """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
-        return await self._engine.publisher.publish_arrow(table)
+        return await self._engine.publisher.publish_all(encoded_columns(table))
 
     async def flush(self) -> None:
         """Returns when all that was published before is accepted; raises `PublishError` if something was not.

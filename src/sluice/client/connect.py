@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
+from typing import TYPE_CHECKING
 
+from sluice.client.background import Background
+from sluice.client.blocking import BlockingBus
 from sluice.client.bus import Bus
 from sluice.client.engine import Engine
 from sluice.client.gap import Gap
 from sluice.client.link import Dial
 from sluice.client.options import Options
+from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 from sluice.net.connection import Connection
+
+if TYPE_CHECKING:
+    from sluice.client.memory import Embedded
+
+#: How an address begins that means a broker in this process.
+SCHEME = "memory://"
 
 
 def connect(
@@ -50,19 +59,63 @@ class Connector:
     def __init__(self, address: str, options: Options) -> None:
         self._address = address
         self._options = options
-        self._dial = _dial(Address.of(address))
+        # What is wrong with an address is said at once.
+        self._remote = None if address.startswith(SCHEME) else Address.of(address)
+        self._embedded: Embedded | None = None
         self._engine: Engine | None = None
+        self._background: Background | None = None
 
     async def __aenter__(self) -> Bus:
-        self._engine = Engine(self._address, self._dial, self._options)
-        await self._engine.open()
-        return Bus(self._engine)
+        return Bus(await self._open())
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self._close(flush=error is None)
+
+    def __enter__(self) -> BlockingBus:
+        self._background = background = Background("sluice-client")
+        try:
+            return BlockingBus(background.run(self._open()), background)
+        except BaseException:
+            background.stop()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        assert self._background is not None
+        try:
+            self._background.run(self._close(flush=error is None))
+        finally:
+            self._background.stop()
+
+    async def _open(self) -> Engine:
+        if self._engine is not None:
+            raise ConfigurationError("this connection was opened before: call sluice.connect again")
+        try:
+            self._engine = Engine(self._address, await self._dial(), self._options)
+            await self._engine.open()
+            return self._engine
+        except BaseException:
+            await self._release()
+            raise
+
+    async def _close(self, *, flush: bool) -> None:
         assert self._engine is not None
-        await self._engine.close(flush=error is None)
+        try:
+            await self._engine.close(flush=flush)
+        finally:
+            await self._release()
+
+    async def _dial(self) -> Dial:
+        if self._remote is not None:
+            return _dial(self._remote)
+        from sluice.client.memory import Embedded
+
+        self._embedded = Embedded.of(self._address)
+        await self._embedded.started()
+        return self._embedded.dial
+
+    async def _release(self) -> None:
+        if self._embedded is not None:
+            await asyncio.to_thread(self._embedded.release)
 
 
 def _dial(address: Address) -> Dial:

@@ -137,7 +137,7 @@ class DurableSubscription(AnySubscription):
         self.inbox.end()
         self.inbox.clear()
         if error is None:
-            self._handle()
+            self.handle()
         if self.name is not None and not self._engine.has_ended:
             try:
                 async with asyncio.timeout(self._engine.options.close_seconds):
@@ -147,11 +147,11 @@ class DurableSubscription(AnySubscription):
 
     async def commit(self) -> None:
         """Counts all that was given out as handled, and returns when that is noted on disk."""
-        self._handle()
+        self.handle()
         await self._commit()
 
     async def __anext__(self) -> Event:
-        self._handle()
+        self.handle()
         event = await self.inbox.__anext__()
         assert event.stream is not None and event.offset is not None
         self._given = event.stream, event.offset
@@ -160,7 +160,7 @@ class DurableSubscription(AnySubscription):
     async def batches(self) -> AsyncIterator[list[Event] | pa.RecordBatch]:
         """What was logged together, as in `AnySubscription`; a batch is handled when the next one is asked for."""
         while True:
-            self._handle()
+            self.handle()
             try:
                 batch = await self.inbox.next_batch()
             except StopAsyncIteration:
@@ -171,7 +171,16 @@ class DurableSubscription(AnySubscription):
             self._given = logged.stream, logged.offsets[self.inbox.portion.rows[-1]]
             yield batch
 
-    def _handle(self) -> None:
+    def give(self, stream: Peer, offset: int) -> None:
+        """All before this event is handled: the program has this one now."""
+        self._given = None
+        progress = self._progress.get(stream)
+        if progress is not None:
+            progress.handle(offset - 1)
+            self._given = stream, offset
+            self._handled.notify()
+
+    def handle(self) -> None:
         """What was given out is handled."""
         if self._given is not None:
             stream, offset = self._given

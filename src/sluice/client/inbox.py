@@ -126,16 +126,17 @@ class Inbox(AsyncIterator[Event]):
 
     async def __anext__(self) -> Event:
         while (event := next(self._events, None)) is None:
-            self._events = (await self._portion()).events()
+            self._events = (await self.take()).events()
         return event
 
     async def next_batch(self) -> list[Event] | pa.RecordBatch:
         """What came together with the next event, as far as it is not taken yet."""
         if left := [*self._events]:
             return left
-        return (await self._portion()).together()
+        return (await self.take()).together()
 
-    async def _portion(self) -> Portion:
+    async def take(self) -> Portion:
+        """The next portion, whole."""
         if self._in_a_row >= MAX_TAKEN:
             self._in_a_row = 0
             await asyncio.sleep(0)

@@ -10,14 +10,16 @@ import asyncio
 import logging
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 
 from sluice.client.session import Publish, PublishRefused, PublishUnknown, Session
 from sluice.client.signal import Signal
 from sluice.errors import NotificationError, PublishError, SluiceError
-from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES, MAX_RECORD_BYTES
+from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES
 from sluice.model.notification import attributes, from_arrow
 from sluice.protocol.batch import Batch, Records, Rows, encode_record, nested
 
@@ -29,8 +31,26 @@ MAX_UNACCEPTED_BYTES = 16 << 20
 #: What is put together before it leaves in the middle of a turn of the event loop.
 MAX_TOGETHER = 512
 MAX_TOGETHER_BYTES = 256 << 10
+#: Bytes of the records of one batch: it and its header fit into a frame.
+MAX_BODY_BYTES = MAX_FRAME_BYTES // 2
 #: Failed publications that are remembered until somebody asks with `flush`.
 MAX_FAILED = 10_000
+
+
+class Columns(NamedTuple):
+    """Rows that are published as they are, and their bytes."""
+
+    table: pa.RecordBatch
+    body: bytes | memoryview
+
+    @property
+    def rows(self) -> int:
+        """How many publications that is."""
+        return int(self.table.num_rows)
+
+
+#: What is encoded: one record, or many rows.
+Part = bytes | Columns
 
 
 class Publisher:
@@ -54,7 +74,8 @@ class Publisher:
         self._refused: dict[int, str] = {}
         self._unknown: list[int] = []
         self._changed = Signal()
-        self._over: SluiceError | None = None
+        #: Why nothing can be published any more.
+        self.error: SluiceError | None = None
 
     # --- what the program asks for ------------------------------------------------------------------------------------
 
@@ -71,35 +92,37 @@ class Publisher:
         self.last += 1
         return self.last
 
-    async def publish_many(self, records: Iterable[object]) -> int:
-        """Publishes records, all or none of them; returns the number of the last."""
-        parts = [encoded(record) for record in records]
-        while parts and self._room <= 0:
-            await self._make_room()
-        self.hand_over()
-        for some in _runs(parts):
-            self._hand_over(some)
-        self._room = 0
+    async def publish_all(self, parts: Sequence[Part]) -> int:
+        """Publishes what is encoded already, all or none of it; returns the number of the last."""
+        if parts:
+            await self.room()
+            self.put(parts)
         return self.last
 
-    async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
-        """Publishes the rows of a record batch, all or none of them; returns the number of the last."""
-        checked = [part for batch in _batches(table) for part in _sendable(batch)]
-        while checked and self._room <= 0:
+    async def room(self) -> None:
+        """Returns when something may be published. Whoever is cancelled here has published nothing."""
+        while self._room <= 0:
             await self._make_room()
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Publishes what is encoded already, at once."""
         self.hand_over()
-        for part, body in checked:
-            self._publish(Rows(self._session.name, self._next(part.num_rows), table=part, body=body))
-        self._room = 0
-        return self.last
+        for is_rows, group in groupby(parts, lambda part: isinstance(part, Columns)):
+            if is_rows:
+                for table, body in cast("Iterator[Columns]", group):
+                    self._publish(Rows(self._session.name, self._next(table.num_rows), table=table, body=body))
+            else:
+                for run in _runs(cast("Iterator[bytes]", group)):
+                    self._hand_over(run)
+        self._room = 0  # look again
 
     async def flush(self) -> None:
         """Returns when all that was published before is accepted; raises `PublishError` if something was not."""
         goal = self.last
         self.hand_over()
-        while self._session.settled < goal and self._over is None:
+        while self._session.settled < goal and self.error is None:
             await self._changed.wait()
-        if self._over is not None and self._session.settled < self.last:
+        if self.error is not None and self._session.settled < self.last:
             self._note_unknown(range(self._session.settled + 1, self.last + 1))
         if self._refused or self._unknown:
             error = PublishError(self._refused, self._unknown)
@@ -139,7 +162,7 @@ class Publisher:
 
     def over(self, error: SluiceError) -> None:
         """There will be no link any more."""
-        self._over = error
+        self.error = error
         self._room = 0
         self._changed.notify()
 
@@ -163,8 +186,8 @@ class Publisher:
         self.hand_over()
         await asyncio.sleep(0)
         while not self._may_go_on:
-            if self._over is not None:
-                raise self._over
+            if self.error is not None:
+                raise self.error
             await self._changed.wait()
         self._room = min(MAX_TOGETHER - len(self._parts), MAX_UNACCEPTED - (self.last - self._session.settled))
 
@@ -173,7 +196,7 @@ class Publisher:
         is_behind = (
             self.last - self._session.settled >= MAX_UNACCEPTED or self._unaccepted_bytes >= MAX_UNACCEPTED_BYTES
         )
-        return self._is_up and self._over is None and not is_behind
+        return self._is_up and self.error is None and not is_behind
 
     def hand_over(self) -> None:
         """Sends what was put together. While there is no link it stays, and goes first when there is one."""
@@ -206,22 +229,8 @@ def encoded(record: object) -> bytes:
     return encode_record(flat if flat is record else nested(flat))
 
 
-def _runs(parts: list[bytes]) -> Iterator[list[bytes]]:
-    """Records in runs that each fit into a batch."""
-    run: list[bytes] = []
-    size = 0
-    for part in parts:
-        if run and (len(run) == MAX_BATCH or size + len(part) > MAX_FRAME_BYTES // 2):
-            yield run
-            run, size = [], 0
-        run.append(part)
-        size += len(part)
-    if run:
-        yield run
-
-
-def _batches(table: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-    """The record batches of a table, once it is sure that their rows are notifications."""
+def encoded_columns(table: pa.RecordBatch | pa.Table) -> list[Columns]:
+    """The rows of a table in parts that each fit into a frame; raises `NotificationError` if they are no notifications."""
     try:
         table.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
@@ -230,24 +239,38 @@ def _batches(table: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     # Flat columns are as good as their types; nested ones can be too deep or name something twice in any row.
     for _ in from_arrow(table.slice(0, 0) if plain else table):
         pass
-    return [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+    batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+    return [
+        part
+        for batch in batches
+        for start in range(0, batch.num_rows, MAX_BATCH)
+        for part in _halved(batch.slice(start, MAX_BATCH))
+    ]
 
 
-def _sendable(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, memoryview | bytes]]:
-    """The rows of a batch in parts that each fit into a frame, with their bytes."""
-    for start in range(0, batch.num_rows, MAX_BATCH):
-        yield from _halved(batch.slice(start, MAX_BATCH))
-
-
-def _halved(part: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, memoryview | bytes]]:
-    body = Rows("", range(part.num_rows), table=part).body
-    if len(body) <= MAX_FRAME_BYTES // 2:
-        yield part, body
-    elif part.num_rows == 1:
+def _halved(table: pa.RecordBatch) -> Iterator[Columns]:
+    body = Rows("", range(table.num_rows), table=table).body
+    if len(body) <= MAX_BODY_BYTES:
+        yield Columns(table, body)
+    elif table.num_rows == 1:
         raise NotificationError(
-            f"a row takes {len(body):,} bytes and the limit is {MAX_RECORD_BYTES:,}: publish a reference to the data"
+            f"a row takes {len(body):,} bytes and the limit is {MAX_BODY_BYTES:,}: publish a reference to the data"
         )
     else:
-        half = part.num_rows // 2
-        yield from _halved(part.slice(0, half))
-        yield from _halved(part.slice(half))
+        half = table.num_rows // 2
+        yield from _halved(table.slice(0, half))
+        yield from _halved(table.slice(half))
+
+
+def _runs(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Records in runs that each fit into a batch."""
+    run: list[bytes] = []
+    size = 0
+    for part in parts:
+        if run and (len(run) == MAX_BATCH or size + len(part) > MAX_BODY_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(part)
+        size += len(part)
+    if run:
+        yield run

@@ -1,0 +1,386 @@
+"""The same connection for programs without asyncio: every call waits until it is done, or until its timeout.
+
+An event loop in a background thread does the work. Events come over in whole batches, and publications are put together before
+they go over, so that a single event costs no change of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Self, TypeVar, overload
+
+import pyarrow as pa
+
+from sluice.client.background import Background
+from sluice.client.bus import Bus
+from sluice.client.durable import DurableSubscription, Start
+from sluice.client.engine import Engine
+from sluice.client.event import Event
+from sluice.client.gap import Gap
+from sluice.client.inbox import Inbox, Portion
+from sluice.client.interest import Advertisement, Interest, InterestChange
+from sluice.client.publisher import MAX_TOGETHER, Columns, Part, Publisher, encoded, encoded_columns
+from sluice.client.reading import Reading
+from sluice.client.subscription import AnySubscription
+from sluice.errors import ConfigurationError
+from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Entry, EntryId, Replay
+
+T = TypeVar("T")
+
+#: Publications that wait to go over to the background before `publish` waits for them.
+MAX_WAITING = 4 * MAX_TOGETHER
+#: How often a durable subscription is told how far the program is within a batch.
+TELL_SECONDS = 0.05
+
+
+class BlockingBus:
+    """One connection; `sluice.connect` makes it, for a plain `with`."""
+
+    def __init__(self, engine: Engine, background: Background) -> None:
+        self._bus = Bus(engine)
+        self._background = background
+        self._outbox = _Outbox(engine.publisher, background)
+
+    @property
+    def name(self) -> str:
+        """The name of this client."""
+        return self._bus.name
+
+    @property
+    def published(self) -> int:
+        """The number of the last publication, as in `Bus`."""
+        return self._outbox.last
+
+    def broker(self, timeout: float | None = None) -> Peer:
+        """The name of the broker at the other end; waits for a link."""
+        return self._run(self._bus.broker(), timeout)
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+        return self._background.run(work, timeout)
+
+    # --- subscribe ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> BlockingSubscription: ...
+    @overload
+    def subscribe(
+        self, where: str | Subscription, *, durable: str | None = None, start: Start | None = None
+    ) -> BlockingDurableSubscription: ...
+    def subscribe(
+        self,
+        where: str | Subscription,
+        *,
+        replay: Replay | None = None,
+        durable: str | None = None,
+        start: Start | None = None,
+    ) -> BlockingSubscription:
+        """A subscription, to be used with `with`; see `Bus.subscribe`."""
+        background, bus = self._background, self._bus
+        if durable is None and start is None:
+            return BlockingSubscription(background.call(lambda: bus.subscribe(where, replay=replay)), background)
+        if replay is not None:
+            raise ConfigurationError("replay is for live subscriptions: a log is read from where start says")
+        made = background.call(lambda: bus.subscribe(where, durable=durable, start=start))
+        return BlockingDurableSubscription(made, background)
+
+    def events(self) -> BlockingEvents:
+        """What comes for any subscription of this connection, each notification once; see `Bus.events`."""
+        return BlockingEvents(self._background.call(self._bus.events), self._background)
+
+    # --- publish ------------------------------------------------------------------------------------------------------
+
+    def publish(self, record: object, timeout: float | None = None) -> int:
+        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link."""
+        return self._outbox.put((encoded(record),), timeout)
+
+    def publish_many(self, records: Iterable[object], timeout: float | None = None) -> int:
+        """Publishes records, all or none if one cannot be published; returns the number of the last."""
+        return self._outbox.put([encoded(record) for record in records], timeout)
+
+    def publish_arrow(self, table: pa.RecordBatch | pa.Table, timeout: float | None = None) -> int:
+        """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
+        return self._outbox.put(encoded_columns(table), timeout)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when all that was published before is accepted; raises `PublishError` if something was not."""
+        self._background.run(self._outbox.flush(), timeout)
+
+    def advertise(self, where: str | Subscription) -> BlockingAdvertisement:
+        """A promise of what will be published, to be used with `with`."""
+        return BlockingAdvertisement(self._background.call(lambda: self._bus.advertise(where)), self._background)
+
+    def watch(self, where: str | Subscription) -> BlockingInterest:
+        """Who is interested in what matches, to be used with `with`."""
+        return BlockingInterest(self._background.call(lambda: self._bus.watch(where)), self._background)
+
+    # --- ask ----------------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, stream: Peer, start: int = 1, end: int | None = None, where: str | Subscription = "true"
+    ) -> BlockingReading:
+        """What the log of a broker holds from one offset to before another; see `Bus.fetch`."""
+        return BlockingReading(self._bus.fetch(stream, start, end, where), self._background)
+
+    def describe(self, broker: Peer | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """A broker's account of itself, by default that of the one at the other end."""
+        return self._run(self._bus.describe(broker), timeout)
+
+    def forget(self, durable: str, timeout: float | None = None) -> None:
+        """Ends a durable subscription for good."""
+        self._run(self._bus.forget(durable), timeout)
+
+
+class _Outbox:
+    """Publications on their way over to the background, in order; for any number of threads."""
+
+    def __init__(self, publisher: Publisher, background: Background) -> None:
+        self._publisher = publisher
+        self._background = background
+        self._lock = threading.Lock()
+        self._waiting: list[Part] = []
+        self._is_due = False
+        self._turn = asyncio.Lock()
+        #: The number of the last publication.
+        self.last = publisher.last
+
+    def put(self, parts: Sequence[Part], timeout: float | None) -> int:
+        """Hands publications over; waits first while too many wait already."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._background.run(self._drain(), timeout)
+        if self._publisher.error is not None:
+            raise self._publisher.error
+        with self._lock:
+            self._waiting += parts
+            for part in parts:
+                self.last += part.rows if isinstance(part, Columns) else 1
+            number = self.last
+            is_due, self._is_due = self._is_due, True
+        if not is_due:
+            self._background.start(self._drain())
+        return number
+
+    async def flush(self) -> None:
+        """Everything is accepted, as in `Publisher.flush`."""
+        await self._drain()
+        await self._publisher.flush()
+
+    async def _drain(self) -> None:
+        """Publishes what waits. Whoever gives up before there is room has published nothing, and it waits on."""
+        async with self._turn:
+            while self._waiting:
+                await self._publisher.room()
+                with self._lock:
+                    parts, self._waiting = self._waiting, []
+                    self._is_due = False
+                self._publisher.put(parts)
+
+
+class BlockingEvents(Iterator[Event]):
+    """What comes, for `for`."""
+
+    def __init__(self, inbox: Inbox, background: Background) -> None:
+        self._inbox = inbox
+        self._background = background
+        self._events: Iterator[Event] = iter(())
+
+    def __next__(self) -> Event:
+        return self.get()
+
+    def get(self, timeout: float | None = None) -> Event:
+        """The next event; raises `TimeoutError` if none comes in time, and `StopIteration` at the end."""
+        while (event := next(self._events, None)) is None:
+            try:
+                self._background.run(self._more(), timeout)
+            except StopAsyncIteration:
+                raise StopIteration from None
+        return event
+
+    def batches(self) -> Iterator[list[Event] | pa.RecordBatch]:
+        """What came together: lists of events, or Arrow record batches where they were published as such."""
+        if left := [*self._events]:
+            yield left
+        while True:
+            try:
+                self._background.run(self._more(), None)
+            except StopAsyncIteration:
+                return
+            self._events, portion = iter(()), self._inbox.portion
+            assert portion is not None
+            self._took(portion)
+            yield portion.together()
+
+    def _took(self, portion: Portion) -> None:
+        """The program gets this whole portion."""
+
+    async def _more(self) -> None:
+        # Kept here, and not returned: an interrupted program has not lost what came in that moment.
+        self._events = (await self._inbox.take()).events()
+
+
+class BlockingSubscription(BlockingEvents):
+    """A live subscription, for `with` and `for`."""
+
+    def __init__(self, inner: AnySubscription, background: Background) -> None:
+        super().__init__(inner.inbox, background)
+        self._inner = inner
+
+    @property
+    def id(self) -> EntryId:
+        """Under which id it was made."""
+        return self._inner.id
+
+    @property
+    def where(self) -> Subscription:
+        """What it asks for."""
+        return self._inner.where
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What may have been missed, the latest last."""
+        return [*self._inner.gaps]
+
+    def complete(self, timeout: float | None = None) -> None:
+        """Returns at the moment from which nothing is missed."""
+        self._background.run(self._inner.complete(), timeout)
+
+    def __enter__(self) -> Self:
+        self._background.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._background.run(self._inner.__aexit__(kind, error, trace))
+
+
+class BlockingDurableSubscription(BlockingSubscription):
+    """A subscription that reads logs by position; an event counts as handled when the program asks for the next one."""
+
+    def __init__(self, inner: DurableSubscription, background: Background) -> None:
+        super().__init__(inner, background)
+        self._durable = inner
+        #: Where the event is that the program has now, and when the subscription was last told.
+        self._given: tuple[Peer, int] | None = None
+        self._told = 0.0
+
+    @property
+    def positions(self) -> dict[Peer, int]:
+        """Where to go on: for each stream the first offset that is not handled."""
+        return self._background.call(self._positions)
+
+    def _positions(self) -> dict[Peer, int]:
+        self._tell()
+        return self._durable.positions
+
+    def get(self, timeout: float | None = None) -> Event:
+        """As in `BlockingEvents`; what was given out before is handled."""
+        event = super().get(timeout)
+        assert event.stream is not None and event.offset is not None
+        self._given = event.stream, event.offset
+        now = time.monotonic()
+        if now - self._told > TELL_SECONDS:
+            self._told = now
+            self._background.loop.call_soon_threadsafe(self._tell)
+        return event
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Counts all that was given out as handled, and returns when that is noted on disk."""
+        self._background.run(self._commit(), timeout)
+
+    async def _commit(self) -> None:
+        self._tell()
+        await self._durable.commit()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._background.call(self._tell)
+        super().__exit__(kind, error, trace)
+
+    def _tell(self) -> None:
+        """Tells the subscription where the program is."""
+        if self._given is not None:
+            self._durable.give(*self._given)
+
+    def _took(self, portion: Portion) -> None:
+        logged = portion.parcel.batch.logged
+        assert logged is not None
+        self._given = logged.stream, logged.offsets[portion.rows[-1]]
+
+    async def _more(self) -> None:
+        self._tell()
+        self._durable.handle()
+        await super()._more()
+
+
+class BlockingReading(Iterator[list[Event] | pa.RecordBatch]):
+    """A range of a log, for `for`; see `Reading`."""
+
+    def __init__(self, inner: Reading, background: Background) -> None:
+        self._inner = inner
+        self._background = background
+
+    @property
+    def missing(self) -> list[range]:
+        """The offsets that are gone."""
+        return self._inner.missing
+
+    def __next__(self) -> list[Event] | pa.RecordBatch:
+        try:
+            return self._background.run(self._inner.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class BlockingAdvertisement:
+    """A promise of what will be published, for `with`."""
+
+    def __init__(self, inner: Advertisement, background: Background) -> None:
+        self._inner = inner
+        self._background = background
+
+    def complete(self, timeout: float | None = None) -> None:
+        """Returns when everybody who could be interested knows of it."""
+        self._background.run(self._inner.complete(), timeout)
+
+    def __enter__(self) -> Self:
+        self._background.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._background.run(self._inner.__aexit__(*error))
+
+
+class BlockingInterest(Iterator[InterestChange]):
+    """Who is interested, for `with` and `for`."""
+
+    def __init__(self, inner: Interest, background: Background) -> None:
+        self._inner = inner
+        self._background = background
+
+    @property
+    def subscriptions(self) -> dict[EntryId | None, Entry]:
+        """The subscriptions of others that overlap."""
+        return self._background.call(lambda: dict(self._inner.subscriptions))
+
+    def complete(self, timeout: float | None = None) -> None:
+        """Returns when everybody knows that somebody watches."""
+        self._background.run(self._inner.complete(), timeout)
+
+    def __next__(self) -> InterestChange:
+        return self.get()
+
+    def get(self, timeout: float | None = None) -> InterestChange:
+        """The next change; raises `TimeoutError` if none comes in time, and `StopIteration` at the end."""
+        try:
+            return self._background.run(self._inner.__anext__(), timeout)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        self._background.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._background.run(self._inner.__aexit__(*error))
