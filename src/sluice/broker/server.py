@@ -89,6 +89,8 @@ class Server:
         self._strangers: dict[Peering, float] = {}
         self._events: list[Event] = []
         self._turn_due = False
+        #: Connections that something was sent on in this turn.
+        self._touched: dict[Connection, None] = {}
         self._tick: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         #: What publishers wait for, and since when.
@@ -312,6 +314,9 @@ class Server:
         try:
             for effect in self.broker.step_all(events, self._loop.time()):
                 self._do(effect)
+            for connection in self._touched:
+                connection.flush()
+            self._touched.clear()
         except Exception as error:  # the core's state cannot be trusted any more: end, and be started again
             log("failed", level=logging.CRITICAL, error=error)
             if self._failed is not None and not self._failed.done():
@@ -346,6 +351,7 @@ class Server:
         elif isinstance(message, Notify):
             self._counts["forwarded"] += len(message.batch)
         peering.send(message)
+        self._touched[peering.connection] = None
         unsent = peering.connection.unsent_bytes
         if unsent > MAX_CLIENT_MESSAGE_BYTES:
             self._pile_up(peering, unsent)

@@ -26,6 +26,7 @@ from sluice.client.session import (
     Completed,
     Delivered,
     InterestChanged,
+    Publish,
     PublishAccepted,
     Published,
     PublishRefused,
@@ -71,7 +72,7 @@ class Engine:
         self._incarnation = time.time_ns() // 1_000_000 if self._named else 1
         self.session = Session(name, incarnation=self._incarnation, published=0)
         self.link = Link(address, dial, self, options)
-        self.publisher = Publisher(self.session, self.step)
+        self.publisher = Publisher(self.session, self._publish)
         self.questions = Questions(self.session.new_id, self.step)
         self._allowance = Allowance(options.prefetch, self._grant)
         self._wishes: dict[EntryId, Wish] = {}
@@ -254,6 +255,12 @@ class Engine:
             else:
                 assert not isinstance(effect, Send)
                 self._hear(effect)
+
+    def _publish(self, command: Publish) -> None:
+        """Publications leave at once: they have waited for the end of the turn already."""
+        self.step(command)
+        if self.link.connection is not None:
+            self.link.connection.flush()
 
     def _hear(self, news: Upcall) -> None:
         match news:
