@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _lab_parser(verbs)
     _broker_parser(verbs)
     _up_parser(verbs)
+    _status_parser(verbs)
     return parser
 
 
@@ -182,6 +183,31 @@ def _up_parser(verbs: Any) -> None:
     from sluice.broker import command
 
     command.add_up_arguments(_verb(verbs, "up", command.UP_SUMMARY, command.UP_DESCRIPTION, command.UP_EXAMPLES))
+
+
+def _status_parser(verbs: Any) -> None:
+    parser = _verb(
+        verbs,
+        "status",
+        "show how the brokers of a network are",
+        "Ask one broker about all that it knows of, and show for each: its links and clients, what comes in, is passed\n"
+        "on and goes out in a second, the sizes of its tables and of its log, and who is too slow for what it asked for.",
+        """  sluice status
+  sluice status 127.0.0.1:7473 --watch
+  sluice status --json
+""",
+    )
+    parser.add_argument(
+        "address",
+        metavar="ADDRESS",
+        nargs="?",
+        help="of any broker (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)",
+    )
+    parser.add_argument("--watch", action="store_true", help="show it again every second, until Ctrl-C")
+    parser.add_argument(
+        "--json", action="store_true", help="print an array with all that the brokers tell, on one line"
+    )
+    parser.set_defaults(run=_status)
 
 
 def _simulate_parser(verbs: Any) -> None:
@@ -472,3 +498,13 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from sluice.sim.command import simulate
 
     return simulate(arguments)
+
+
+# status
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from sluice.client.status import status
+
+    address = arguments.address or os.environ.get("SLUICE_ADDRESS") or "sluice://127.0.0.1:7470"
+    return status(address, watch=arguments.watch, as_json=arguments.json)

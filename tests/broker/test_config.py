@@ -25,7 +25,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_later_source_wins(file: Path) -> None:
     file.write_text('name = "from-file"\nrouting = "simple"\nlog_level = "debug"\nmax_connections = 7\n')
-    loaded = load(file, {"SLUICE_ROUTING": "merging", "SLUICE_LOG_LEVEL": "error", "PATH": "/"}, {"log_level": "info"})
+    loaded = load(
+        file,
+        {"SLUICE_ROUTING": "merging", "SLUICE_LOG_LEVEL": "error", "PATH": "/", "SLUICE_ADDRESS": "a:1"},
+        {"log_level": "info"},
+    )
     assert (loaded.config.name, loaded.config.routing, loaded.config.log_level) == ("from-file", "merging", "info")
     assert loaded.config.max_connections == 7
     assert loaded.sources["name"] == str(file)

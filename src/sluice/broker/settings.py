@@ -20,6 +20,8 @@ from sluice.broker.config import ServerConfig
 from sluice.errors import ConfigurationError
 
 PREFIX = "SLUICE_"
+#: What clients take from the environment, which is none of a broker's business and no mistake.
+OF_CLIENTS = ("SLUICE_ADDRESS",)
 DEFAULT = "default"
 
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -201,7 +203,7 @@ def _from_file(file: Path) -> Iterator[tuple[str, object, str]]:
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
     by_variable = {setting.variable: setting for setting in SETTINGS.values()}
     for variable in sorted(environment):
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable in OF_CLIENTS:
             continue
         if variable not in by_variable:
             raise unknown_key(variable, "the environment", by_variable)

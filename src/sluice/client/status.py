@@ -1,0 +1,187 @@
+"""`sluice status`: every broker's account of itself, asked for over one connection, as a table or as JSON.
+
+A broker counts from its start on; what happens in a second is the difference of two accounts of the same incarnation, divided
+by the time that the broker itself says has passed between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.filesize import decimal
+from rich.live import Live
+from rich.table import Table
+
+from sluice.client.bus import Bus
+from sluice.client.connect import connect
+from sluice.errors import RequestError
+
+#: What a broker says about itself; one that does not answer has a name and an error.
+Report = Mapping[str, Any]
+#: Shows the accounts of all brokers, and the ones before them.
+Show = Callable[[Sequence[Report], Sequence[Report]], None]
+
+#: Between two accounts.
+PAUSE_SECONDS = 1.0
+#: Columns where nobody watches: enough that nothing is folded.
+WIDE = 200
+
+#: The counters whose rates are shown, and what their columns are called.
+RATES = {"published": "in/s", "delivered": "out/s", "forwarded": "forwarded/s"}
+
+
+def status(address: str, *, watch: bool, as_json: bool) -> int:
+    """Prints how a network is, once or again and again; 0 when done."""
+    asyncio.run(_status(address, watch=watch, as_json=as_json))
+    return 0
+
+
+async def _status(address: str, *, watch: bool, as_json: bool) -> None:
+    async with connect(address) as bus:
+        with _json_lines() if as_json else _tables(in_place=watch and sys.stdout.isatty()) as show:
+            reports = await survey(bus)
+            if as_json:  # which has counters and no rates: there is nothing to wait for
+                show([], reports)
+            while watch or not as_json:
+                await asyncio.sleep(PAUSE_SECONDS)
+                before, reports = reports, await survey(bus)
+                show(before, reports)
+                if not watch:
+                    break
+
+
+async def survey(bus: Bus) -> list[Report]:
+    """The accounts of all brokers that the one at the other end knows, by name."""
+    home = await bus.describe()
+    others = sorted(set(home["brokers"]) - {home["name"]})
+    reports = await asyncio.gather(*(_account(bus, name) for name in others))
+    return sorted([home, *reports], key=lambda report: str(report["name"]))
+
+
+async def _account(bus: Bus, name: str) -> Report:
+    try:
+        return await bus.describe(name)
+    except RequestError as error:  # it has just gone: the others are still worth showing
+        return {"name": name, "error": str(error)}
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _json_lines() -> Iterator[Show]:
+    yield lambda _, reports: print(json.dumps(reports), flush=True)
+
+
+@contextmanager
+def _tables(*, in_place: bool) -> Iterator[Show]:
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    if not in_place:
+        yield lambda before, after: console.print(tables_of(before, after))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda before, after: live.update(tables_of(before, after), refresh=True)
+
+
+def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
+    """The brokers, and below them what goes over each link, with clients that are slow to take what they are sent."""
+    earlier = {report["name"]: report for report in before}
+    links = Table("from", "to", box=box.SIMPLE_HEAD)
+    for column in ("bytes/s", "waiting", "dropped"):
+        links.add_column(column, justify="right")
+    for report in after:
+        sent = bytes_per_second(earlier.get(report["name"], {}), report)
+        for link in report.get("links", ()):
+            peer, is_client = link["peer"], link["role"] == "client"
+            links.add_row(
+                report["name"],
+                f"[yellow]{peer}, slow" if is_client else peer,
+                "" if sent[peer] is None else f"{sent[peer]:,.0f}",
+                decimal(link["waiting_bytes"]),
+                _alarming(link["dropped"]),
+            )
+    return Group(_brokers(earlier, after), *([links] if links.row_count else []))
+
+
+def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:
+    """A line for each broker; tables that are empty everywhere, and logs where there are none, have no column."""
+    kinds = [
+        kind
+        for kind in dict.fromkeys(kind for report in after for kind in report.get("tables", ()))
+        if kind != "brokers" and any(report.get("tables", {}).get(kind) for report in after)
+    ]
+    has_logs = any(report.get("log") for report in after)
+    table = Table("broker", "up", "linked to", box=box.SIMPLE_HEAD)
+    for column in ("clients", *RATES.values(), *kinds, *(["log", "kept"] if has_logs else []), "waiting", "dropped"):
+        table.add_column(column, justify="right")
+    for report in after:
+        if "error" in report:
+            table.add_row(report["name"], "[red]no answer")
+            continue
+        rates = rates_of(earlier.get(report["name"], {}), report)
+        log = report["log"] or {}
+        table.add_row(
+            report["name"],
+            duration(report["uptime_seconds"]),
+            ", ".join(sorted(link["peer"] for link in report["links"] if link["role"] == "broker")),
+            f"{report['clients']:,}",
+            *("" if rate is None else f"{rate:,.0f}" for rate in rates.values()),
+            *(f"{report['tables'].get(kind, 0):,}" for kind in kinds),
+            *([f"{log['head']:,}", decimal(log["bytes"])] if log else ["", ""] if has_logs else []),
+            decimal(report["memory_bytes"]),
+            _alarming(report["dropped"]),
+        )
+    return table
+
+
+def _alarming(count: int) -> str:
+    return f"[red]{count:,}" if count else "0"
+
+
+def rates_of(before: Report, after: Report) -> dict[str, float | None]:
+    """What happened in a second, by counter; None where nobody can know, since the broker was started in between.
+
+    >>> first = {"incarnation": 1, "uptime_seconds": 5.0, "published": 100, "delivered": 7, "forwarded": 0}
+    >>> rates_of(first, {**first, "uptime_seconds": 7.0, "published": 300})
+    {'published': 100.0, 'delivered': 0.0, 'forwarded': 0.0}
+    """
+    if before.get("incarnation") != after["incarnation"]:
+        return dict.fromkeys(RATES)
+    seconds = after["uptime_seconds"] - before["uptime_seconds"]
+    return {name: (after[name] - before[name]) / seconds if seconds > 0 else None for name in RATES}
+
+
+def bytes_per_second(before: Report, after: Report) -> dict[str, float | None]:
+    """What a broker sends to each peer in a second; None where the link is new, or the broker is."""
+    seconds = after.get("uptime_seconds", 0.0) - before.get("uptime_seconds", 0.0)
+    is_same = before.get("incarnation") == after.get("incarnation") and seconds > 0
+    earlier = {link["peer"]: link["bytes_out"] for link in before.get("links", ())} if is_same else {}
+    return {
+        link["peer"]: (link["bytes_out"] - earlier[link["peer"]]) / seconds
+        if earlier.get(link["peer"], math.inf) <= link["bytes_out"]
+        else None
+        for link in after.get("links", ())
+    }
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units.
+
+    >>> [duration(seconds) for seconds in (4.7, 65, 7_322, 200_000)]
+    ['4s', '1m 5s', '2h 2m', '2d 7h']
+    """
+    left = int(seconds)
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        number, left = divmod(left, size)
+        if number or (unit == "s" and not parts):
+            parts.append(f"{number}{unit}")
+    return " ".join(parts[:2])

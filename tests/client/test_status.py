@@ -1,0 +1,182 @@
+"""`sluice status`: what it asks, how it counts, what it shows; of made-up accounts, and of a network that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sluice.broker.supervise import Network, running
+from sluice.broker.topology import topology
+from sluice.cli import main
+from sluice.client.connect import connect
+from sluice.client.status import Report, bytes_per_second, rates_of, survey, tables_of
+from tests.terminal import at_terminal
+
+
+def report(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "incarnation": 1,
+        "uptime_seconds": 100.0,
+        "links": [],
+        "clients": 2,
+        "tables": {"subscriptions": 5, "advertisements": 0, "brokers": 1},
+        "brokers": [name],
+        "log": None,
+        "memory_bytes": 0,
+        "published": 1_000,
+        "delivered": 2_000,
+        "forwarded": 0,
+        "dropped": 0,
+        **changes,
+    }
+
+
+def link(peer: str, **changes: Any) -> dict[str, Any]:
+    return {"peer": peer, "role": "broker", "bytes_in": 0, "bytes_out": 0, "waiting_bytes": 0, "dropped": 0, **changes}
+
+
+def shown(before: Sequence[Report], after: Sequence[Report]) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(tables_of(before, after))
+    return capture.get()
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
+
+
+def test_rates() -> None:
+    before = report("b1")
+    after = report("b1", uptime_seconds=104.0, published=1_400, delivered=2_000)
+    assert rates_of(before, after) == {"published": 100.0, "delivered": 0.0, "forwarded": 0.0}
+
+
+@pytest.mark.parametrize("before", [{}, report("b1", incarnation=0), report("b1", uptime_seconds=100.0)])
+def test_no_rates_without_two_accounts_of_one_incarnation(before: Report) -> None:
+    assert rates_of(before, report("b1")) == {"published": None, "delivered": None, "forwarded": None}
+
+
+def test_bytes_of_a_link_that_was_made_anew() -> None:
+    before = report("b1", links=[link("b2", bytes_out=500), link("b3", bytes_out=500)])
+    after = report("b1", uptime_seconds=102.0, links=[link("b2", bytes_out=700), link("b3", bytes_out=3), link("b4")])
+    assert bytes_per_second(before, after) == {"b2": 100.0, "b3": None, "b4": None}
+    assert bytes_per_second({**before, "incarnation": 0}, after) == {"b2": None, "b3": None, "b4": None}
+
+
+def test_the_table() -> None:
+    before = [report("b1"), report("b2")]
+    after = [
+        report(
+            "b1",
+            uptime_seconds=101.0,
+            published=2_234,
+            links=[link("b2"), link("bob", role="client", waiting_bytes=5_000, dropped=7)],
+            dropped=7,
+            log={"first": 1, "head": 12_345, "bytes": 2_000_000},
+            memory_bytes=5_000,
+        ),
+        report("b2", incarnation=2),
+        {"name": "b3", "error": "gone"},
+    ]
+    text = shown(before, after)
+    found = rows(text)
+    head = "broker up linked to clients in/s out/s forwarded/s subscriptions log kept waiting dropped"
+    assert found["broker"] == head.split()[1:]
+    assert " ".join(found["b3"]) == "no answer"
+    assert re.search(r"b1 +1m 41s +b2 +2 +1,234 +0 +0 +5 +12,345 +2\.0 MB +5\.0 kB +7\b", text)
+    assert re.search(r"b1 +bob, slow +5\.0 kB +7\b", text)
+
+
+def test_empty_columns_are_left_out() -> None:
+    text = shown([], [report("b1")])
+    assert "subscriptions" in text and "advertisements" not in text and "kept" not in text and "from" not in text
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    data = tmp_path_factory.mktemp("data")
+    with running(topology("line", ["a", "b", "c"], data=data, settings={"log_level": "error"})) as network:
+        yield network
+
+
+def address(network: Network, name: str) -> str:
+    return str(network.addresses[name])
+
+
+def test_one_broker_tells_about_all(network: Network) -> None:
+    async def ask() -> list[Report]:
+        async with connect(address(network, "a")) as bus, bus.subscribe("price > 5") as quotes:
+            await quotes.complete()
+            async with connect(address(network, "c")) as publisher:
+                await publisher.publish({"price": 9})
+                await publisher.flush()
+                async for _ in quotes:
+                    break
+                async with connect(address(network, "b")) as middle:
+                    while len(reports := await survey(middle)) < 3:
+                        pass
+                    return reports
+
+    a, b, c = asyncio.run(asyncio.wait_for(ask(), 60))
+    assert [a["name"], b["name"], c["name"]] == ["a", "b", "c"]
+    assert [each["peer"] for each in b["links"]] == ["a", "c"]
+    assert (c["published"], b["forwarded"], a["delivered"]) == (1, 1, 1)
+    assert (a["log"]["head"], c["log"]["head"]) == (0, 1)
+    assert c["tables"]["subscriptions"] == 1 and a["clients"] == 1
+
+
+def test_json(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", address(network, "c"), "--json"]) == 0
+    reports = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in reports] == ["a", "b", "c"]
+
+
+def test_a_table_once(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", address(network, "a")]) == 0
+    text = capsys.readouterr().out
+    found = rows(text)
+    assert "in/s" in text and {"a", "b", "c"} <= found.keys() and "bytes/s" in text
+
+
+def test_watching_at_a_terminal(network: Network) -> None:
+    seen = at_terminal("status", address(network, "b"), "--watch", interrupt_at="bytes/s")
+    assert seen.status == 130
+    assert "in/s" in seen.text and "Traceback" not in seen.text
+
+
+def test_watching_as_json(network: Network) -> None:
+    command = [sys.executable, "-m", "sluice", "status", address(network, "b"), "--watch", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first, second = (json.loads(process.stdout.readline()) for _ in range(2))
+        process.kill()
+    assert second[0]["uptime_seconds"] > first[0]["uptime_seconds"]
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "127.0.0.1:1"]) == 2
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_broker_that_is_gone_is_told(tmp_path: Path) -> None:
+    class Bus:
+        async def describe(self, name: str | None = None) -> dict[str, Any]:
+            from sluice.errors import RequestError
+
+            if name == "b":
+                raise RequestError("b is gone")
+            return report(name or "a", brokers=["a", "b", "c"])
+
+    reports = asyncio.run(survey(Bus()))  # type: ignore[arg-type]
+    assert [each.get("error") for each in reports] == [None, "b is gone", None]
