@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,7 @@ class Fuzzer:
         batch = self.batch()
         if self.generator.chance(0.5):
             return Deliver(batch, (("c/1", "c/2"),))
-        return Deliver(batch, (("c/1",), ("c/2",)), [self.random.randrange(2) for _ in range(len(batch))])
+        return Deliver(batch, (("c/1",), ("c/2",)), array("I", (self.random.randrange(2) for _ in range(len(batch)))))
 
     def notification(self) -> Notification:
         return Notification(NotificationId(self.name(), self.number()), self.record())

@@ -50,16 +50,15 @@ def read_columns(body: bytes | memoryview) -> pa.RecordBatch:
 
 def write_columns(table: pa.RecordBatch) -> memoryview:
     """A record batch as the bytes of an Arrow stream, its columns made plain."""
-    if not all(map(_is_plain, table.schema.types)):
-        fields = [field.with_type(_plain_type(field.type)) for field in table.schema]
-        try:
-            table = table.cast(pa.schema(fields))
-        except (pa.ArrowException, ValueError) as error:
-            raise NotificationError(f"a column has no plain form in which it can travel: {error}") from None
-        _check_types(table.schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_UNCOMPRESSED) as writer:
-        writer.write_batch(table)
+    try:
+        if not all(map(_is_plain, table.schema.types)):
+            table = table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
+            _check_types(table.schema)
+        with pa.ipc.new_stream(sink, table.schema, options=_UNCOMPRESSED) as writer:
+            writer.write_batch(table)
+    except (pa.ArrowException, ValueError) as error:
+        raise NotificationError(f"a column has no plain form in which it can travel: {error}") from None
     return memoryview(sink.getvalue())
 
 

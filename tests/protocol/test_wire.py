@@ -1,0 +1,338 @@
+"""Every message comes back from its bytes, and bytes that are no message are refused, whatever they would have taken."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import Counter
+from itertools import pairwise
+from typing import Any, get_args
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice import parse
+from sluice.errors import NotificationError, ProtocolError
+from sluice.limits import MAX_BATCH, MAX_DEPTH, MAX_DIGITS, MAX_NAME
+from sluice.protocol import wire
+from sluice.protocol.batch import Batch, Logged, Records, Rows, batches_of, encode_record, portable
+from sluice.protocol.frames import FrameReader
+from sluice.protocol.messages import Answer, Change, Deliver, Entry, Kind, Notify, Question, ReplayEvent, Version
+from sluice.protocol.wire import Anything, decode, decode_batch, encode, encode_batch
+from tests.fuzz_frames import Fuzzer, check_decoding
+from tests.protocol.test_batch import RECORDS
+
+NUMBERS = {form.type: form.number for form in wire._FORMS}
+pack = msgspec.msgpack.Encoder().encode
+
+
+def again(message: Anything) -> Anything:
+    """A message as one gets it who has only the bytes."""
+    ((type, payload),) = FrameReader(1 << 30).feed(b"".join(encode(message)))
+    return decode(type, payload)
+
+
+def payload(message: Anything) -> bytes:
+    ((_, found),) = FrameReader(1 << 30).feed(b"".join(encode(message)))
+    return found
+
+
+def stream(*tables: pa.RecordBatch, **options: Any) -> bytes:
+    """Record batches as the bytes of one Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, tables[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for table in tables:
+            writer.write_batch(table)
+    return bytes(sink.getvalue())
+
+
+def columns(**arrays: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+
+
+# --- back and forth ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NUMBERS, ids=lambda kind: kind.__name__)
+def test_every_message_comes_back(kind: type[Anything]) -> None:
+    fuzzer = Fuzzer(1)
+    found = 0
+    while found < 20:
+        message = fuzzer.message()
+        if type(message) is kind:
+            found += 1
+            # What is not a number equals nothing, so the text is compared.
+            assert repr(again(message)) == repr(message)
+            assert b"".join(encode(again(message))) == b"".join(encode(message))
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.data())
+def test_records_of_every_kind_come_back(records: list[dict[str, Any]], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, 2**40))
+    steps = data.draw(st.lists(st.integers(1, 2**20), min_size=len(records), max_size=len(records)))
+    numbers = [first + sum(steps[:row]) for row in range(len(records))]
+    place = Logged("b", range(5, 5 + len(records)), data.draw(st.integers(0, 2**60)))
+    batch = Records("ann", numbers, records=[*map(portable, records)], logged=data.draw(st.sampled_from((None, place))))
+    for message in (Notify(batch), Deliver(batch, (("ann/1",), ("ann/2", "ann/3")), array("I", [1] * len(records)))):
+        found = again(message)
+        assert isinstance(found, Notify | Deliver) and found == message
+        assert [*found.batch.numbers] == numbers and found.batch.logged_at() == batch.logged_at()
+        assert bytes(found.batch.body) == bytes(batch.body), "the bytes are those that the publisher made"
+
+
+def test_columns_of_every_kind_come_back() -> None:
+    fuzzer = Fuzzer(2)
+    rows = [batch for batch in (fuzzer.batch() for _ in range(100)) if isinstance(batch, Rows)]
+    for batch in rows:
+        found = decode_batch(b"".join(encode_batch(batch)))
+        assert isinstance(found, Rows) and found.table.schema == batch.table.schema
+        # What is not a number equals nothing, so the text is compared.
+        assert repr(found) == repr(batch) and found.logged_at() == batch.logged_at()
+
+
+def test_columns_that_are_not_plain_are_made_so() -> None:
+    table = columns(
+        d=pa.array(["a", "b", "a", None]).dictionary_encode(),
+        v=pa.array(["x", None, "y" * 30, ""], pa.string_view()),
+        w=pa.array([b"1"] * 4, pa.binary_view()),
+        u=pa.array([b"0123456789abcdef"] * 4, pa.uuid()),
+    )
+    found = decode_batch(b"".join(encode_batch(Rows("ann", range(4), table=table))))
+    assert [*found.records] == [*Rows("ann", range(4), table=table).records]
+    nested = columns(x=pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))))
+    for bad in (nested, columns(x=pa.array([1], pa.duration("s"))), deep(MAX_DEPTH + 1)):
+        with pytest.raises(NotificationError, match=r"cannot travel|no plain form"):
+            _ = Rows("ann", range(1), table=bad).body
+
+
+def test_numbers_without_gaps_take_no_room() -> None:
+    small = len(payload(Notify(Records.of("ann", 1, [{}] * 1000))))
+    gaps = len(payload(Notify(Records("ann", range(0, 2000, 2), records=[{}] * 1000))))
+    assert gaps - small == pytest.approx(8 * 1000, abs=10)
+
+
+def test_a_message_longer_than_a_frame_comes_back() -> None:
+    batch = Records.of("ann", 1, [{"x": "a" * 1_000_000, "n": n} for n in range(9)])
+    assert again(Notify(batch)) == Notify(batch)
+    assert len([*FrameReader(1 << 30).feed(b"".join(encode(Notify(batch))))]) == 1
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_wrong_bytes_are_messages_or_refused() -> None:
+    counts = Counter(check_decoding(seed) for seed in range(3_000))
+    assert all(counts[outcome] > 300 for outcome in ("decoded", "incomplete", "refused")), counts
+
+
+@given(st.sampled_from([*NUMBERS.values(), 0, 7, 127, 255]), st.binary(max_size=80))
+def test_any_bytes_of_any_type_are_a_message_or_refused(type: int, data: bytes) -> None:
+    try:
+        decode(type, data)
+    except ProtocolError as error:
+        assert str(error)
+
+
+def test_every_prefix_and_every_extension_is_refused() -> None:
+    fuzzer = Fuzzer(3)
+    for message in (fuzzer.message() for _ in range(60)):
+        data = payload(message)
+        for cut in {*range(min(20, len(data))), max(0, len(data) - 1)}:
+            with pytest.raises(ProtocolError):
+                decode(NUMBERS[type(message)], data[:cut])
+        with pytest.raises(ProtocolError):
+            decode(NUMBERS[type(message)], data + b"\0")
+
+
+CHANGE = (0, (1, 0), (1, 1))
+ENTRY = ("x > 1", "ann/1", None)
+
+
+@pytest.mark.parametrize(
+    ("number", "content", "reason"),
+    [
+        (77, (), "unknown type 77"),
+        (1, (1, 5, "ann", 1, 0, 0), "5 is not a valid Role"),
+        (1, (1, 1, "ann", 1, 0, 9), "9 is not a valid Policy"),
+        (1, (1, 1, "", 1, 0, 0), "a name has 1 to 200 characters"),
+        (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0), "a name has 1 to 200 characters, not 201"),
+        (1, (1, 1, "ann", 1, 0), "length"),
+        (1, (1, 1, b"ann", 1, 0, 0), "str"),
+        (2, (1, "b", 1, None, 0.0), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("nan")), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("inf")), "a heart cannot beat"),
+        (16, (9, (1, 0), (1, 1), [], []), "9 is not a valid Kind"),
+        (16, (*CHANGE, [("x >", None, None)], []), "cannot be read"),
+        (16, (*CHANGE, [ENTRY, ENTRY], []), "names an entry twice"),
+        (16, (*CHANGE, [ENTRY], [ENTRY]), "names an entry twice"),
+        (16, (*CHANGE, [], [ENTRY, ("x  >  1", "ann/1", None)]), "names an entry twice"),
+        (16, (*CHANGE, [("x", None, (-1, None))], []), "cannot be replayed"),
+        (16, (*CHANGE, [("x", None, (None, float("nan")))], []), "cannot be replayed"),
+        (19, (0, (1, 0), [("(" * 1_000 + "x" + ")" * 1_000, None, None)]), "cannot be read"),
+        (36, ("ann/1", [("", 1, b"\x80")]), "a name has"),
+        (36, ("ann/1", [("ann", 1, b"\x01")]), "cannot be read"),
+        (36, ("ann/1", [("ann", 1, b"\x81\xa1x" + b"\x91" * (MAX_DEPTH + 1) + b"\x01")]), "nested deeper"),
+        (48, ("ann/1", "b", "dance", None), "'dance' is none of fetch"),
+        (48, ("ann/1", "b", "fetch", (0, None, "x")), "cannot be read"),
+        (49, ("ann/1", "fetched", ([b"\0\0\0\x01\x90"], 0, 0, 0, ())), "cannot be read"),
+    ],
+)
+def test_a_message_that_is_not_what_it_says_is_refused(number: int, content: Any, reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        decode(number, pack(content))
+
+
+def batch_bytes(header: tuple[Any, ...], body: bytes = b"\x80") -> bytes:
+    packed = pack(header)
+    return len(packed).to_bytes(4, "big") + packed + body
+
+
+LENGTH = struct.pack("<I", 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "ends within its header"),
+        (b"\xff\xff\xff\xff\x90", "ends within its header"),
+        (batch_bytes((2, "ann", 1, 1, LENGTH, None)), "unknown form 2"),
+        (batch_bytes((0, "ann", 0, 1, b"", None), b""), "batches have 1 to"),
+        (batch_bytes((0, "ann", MAX_BATCH + 1, 1, LENGTH * (MAX_BATCH + 1), None)), "batches have 1 to"),
+        (batch_bytes((0, "", 1, 1, LENGTH, None)), "a name has"),
+        (batch_bytes((0, "ann", 1, -1, LENGTH, None)), "is no number"),
+        (batch_bytes((0, "ann", 1, 2**62, LENGTH, None)), "is no number"),
+        (batch_bytes((0, "ann", 2, struct.pack("<qq", 5, 5), LENGTH * 2, None), b"\x80\x80"), "do not rise"),
+        (batch_bytes((0, "ann", 2, struct.pack("<qq", 6, 5), LENGTH * 2, None), b"\x80\x80"), "do not rise"),
+        (batch_bytes((0, "ann", 2, struct.pack("<qq", -6, 5), LENGTH * 2, None), b"\x80\x80"), "do not rise"),
+        (batch_bytes((0, "ann", 2, b"12345678", LENGTH * 2, None), b"\x80\x80"), "2 numbers were announced"),
+        (batch_bytes((0, "ann", 1, 1, b"123", None)), "1 numbers were announced"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, None), b"\x80\x80"), "2 bytes of records where 1"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, None), b"\x01"), "not 1 records"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, ("", 1, 0))), "a name has"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, ("b", b"12", 0))), "numbers were announced"),
+        (batch_bytes((1, "ann", 2, 1, b"", None), stream(columns(x=[1]))), "1 rows where 2 were announced"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises((ProtocolError, NotificationError), match=reason):
+        decode_batch(data)
+    with pytest.raises(ProtocolError, match=reason):
+        decode(NUMBERS[Notify], data)
+
+
+def test_a_delivery_says_whom_it_is_for() -> None:
+    batch = b"".join(encode_batch(Records.of("ann", 1, [{}, {}])))
+    for combinations, which in (((), b""), ((("a",), ("b",)), b""), ((("a",),), struct.pack("<II", 0, 1))):
+        head = pack((combinations, which))
+        with pytest.raises(ProtocolError, match="whom it is for"):
+            decode(NUMBERS[Deliver], len(head).to_bytes(4, "big") + head + batch)
+
+
+def test_whole_numbers_have_as_many_digits_as_python_reads() -> None:
+    largest = 10**MAX_DIGITS - 1
+    (record,) = decode_batch(b"".join(encode_batch(Records.of("ann", 1, [{"x": largest, "y": -largest}])))).records
+    assert record == {"x": largest, "y": -largest}
+    with pytest.raises(NotificationError, match="digits"):
+        encode_record({"x": largest + 1})
+    one_more = (largest + 1).to_bytes(2_000, "big", signed=True)
+    body = pack({"x": msgspec.msgpack.Ext(1, one_more)})
+    with pytest.raises(ProtocolError, match="digits"):
+        decode(NUMBERS[Notify], batch_bytes((0, "ann", 1, 1, struct.pack("<I", len(body)), None), body))
+
+
+# --- much from little -------------------------------------------------------------------------------------------------
+
+
+def deep(levels: int) -> pa.RecordBatch:
+    array = pa.array([1])
+    for _ in range(levels):
+        array = pa.StructArray.from_arrays([array], ["x"])
+    return columns(x=array)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (stream(columns(x=pa.array([0] * 60_000)), compression="zstd"), "compressed"),
+        (stream(columns(x=pa.array([0] * 60_000)), compression="lz4"), "compressed"),
+        (stream(columns(x=pa.array(["a", "b"]).dictionary_encode())), "type dictionary"),
+        (stream(columns(x=pa.array(["a" * 50], pa.string_view()))), "type string_view"),
+        (stream(columns(x=pa.array([[1]], pa.list_view(pa.int64())))), "type list_view"),
+        (stream(columns(x=pa.RunEndEncodedArray.from_arrays([5], [1]))), "type run_end_encoded"),
+        (stream(columns(x=pa.array([[0]], pa.list_(pa.duration("s"))))), "type list"),
+        (stream(columns(x=pa.ListArray.from_arrays([0, 2**31 - 1], pa.nulls(2**31 - 1)))), "too many empty values"),
+        (stream(columns(x=pa.ListArray.from_arrays([0, 3_000_000], pa.nulls(3_000_000)))), "too many empty values"),
+        (stream(columns(x=pa.FixedSizeListArray.from_arrays(pa.nulls(2**31 - 1), 2**31 - 1))), "too many empty values"),
+        (stream(columns(**{f"c{n}": pa.nulls(65_536) for n in range(40)})), "too many empty values"),
+        (stream(columns(x=[1]), columns(x=[2])), "something follows"),
+        (stream(columns(x=[1])) * 2, "something follows"),
+        (stream(columns(x=[1])) + b"\0", "something follows"),
+        (stream(columns(x=[1]))[:-60], "not one Arrow record batch"),
+        (b"", "not one Arrow record batch"),
+    ],
+    ids=lambda value: None if isinstance(value, bytes) else value,
+)
+def test_columns_that_would_take_more_than_was_sent_are_refused(body: bytes, reason: str) -> None:
+    with pytest.raises(NotificationError, match=reason):
+        _ = Rows("ann", range(1), body=body).table
+
+
+def test_a_column_of_nulls_is_allowed() -> None:
+    assert [*Rows("ann", range(2), body=stream(columns(x=pa.nulls(2)))).records] == [{}, {}]
+
+
+def test_old_metadata_is_read_as_well() -> None:
+    body = stream(columns(x=[1]), metadata_version=pa.ipc.MetadataVersion.V4)
+    assert [*Rows("ann", range(1), body=body).records] == [{"x": 1}]
+
+
+# --- whoever lies about lengths hurts nobody else ---------------------------------------------------------------------
+
+
+def lying(*records: dict[str, Any]) -> Batch:
+    """A batch that can be read, but whose records are not as long as it says."""
+    parts = [encode_record(record) for record in records]
+    lengths = [len(part) for part in parts]
+    lengths[0], lengths[-1] = lengths[0] - 1, lengths[-1] + 1
+    header = (0, "ann", len(parts), 1, struct.pack(f"<{len(parts)}I", *lengths), None)
+    return decode_batch(batch_bytes(header, b"".join(parts)))
+
+
+def test_what_is_cut_out_of_a_batch_can_be_read_though_its_lengths_are_lies() -> None:
+    batch = lying({"x": 1}, {"x": 2}, {"x": 300})
+    for rows in ([0], [1], [2], [0, 1], [1, 2]):
+        part = decode_batch(b"".join(encode_batch(batch.take(rows))))
+        assert [*part.records] == [batch.records[row] for row in rows]
+    whole = decode_batch(b"".join(encode_batch(batch.whole_or([0, 1, 2]))))
+    assert [*whole.records] == [*batch.records]
+    assert [*batch.placed(None).take([2]).records] == [{"x": 300}]
+
+
+def test_a_record_may_become_longer_when_it_is_written_anew() -> None:
+    """A publisher may write numbers shorter than we do; what has been let in can be sent on, also from a cache."""
+    numbers = 200_000
+    body = b"\x81\xa1x\xdd" + numbers.to_bytes(4, "big") + struct.pack(">Bf", 0xCA, 0.5) * numbers
+    batch = decode_batch(batch_bytes((0, "ann", 1, 1, struct.pack("<I", len(body)), None), body))
+    (copy,) = batches_of(batch)
+    assert copy.size > batch.size > 1_000_000
+    assert again(Notify(copy)) == Notify(batch)
+    assert again(ReplayEvent("ann/1", tuple(batch))) == ReplayEvent("ann/1", tuple(batch))
+
+
+# --- the table of messages --------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_messages_are_unique_and_leave_room() -> None:
+    assert len({form.number for form in wire._FORMS}) == len(wire._FORMS) == len(NUMBERS)
+    assert all(a.number < b.number < 128 for a, b in pairwise(wire._FORMS))
+    said = [part.type for parts in (wire._QUESTIONS, wire._ANSWERS) for part in parts.values()]
+    assert {*said} == {*get_args(Question), *get_args(Answer)}
+
+
+def test_filters_of_entries_are_texts() -> None:
+    entry = Entry(parse("price > 120 AND symbol = 'IBM'"), "ann/1")
+    change = Change(Kind.SUBSCRIPTIONS, Version(1, 0), Version(1, 1), (entry,), ())
+    assert b"price > 120" in b"".join(map(bytes, encode(change))) and again(change) == change
