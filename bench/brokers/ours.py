@@ -119,7 +119,9 @@ async def publish_durable(talk: Talk, *, address: str) -> None:
 
 
 @asynccontextmanager
-async def _subscribed(address: str, wheres: Sequence[str]) -> AsyncIterator[tuple[sluice.Bus, list[AnySubscription]]]:
+async def _subscribed(
+    address: str, wheres: Sequence[str]
+) -> AsyncIterator[tuple[sluice.Bus, Sequence[AnySubscription]]]:
     """A connection with subscriptions from which on nothing is missed, and of which nothing is dropped."""
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(sluice.connect(address, policy="block"))

@@ -206,6 +206,8 @@ async def warm_up(stand: Stand, plan: Plan, *, paced: bool) -> Order:
         await stand.measure(replace(order, count=plan.per_second))
         return order
     order = Order(FIRST_COUNT, plan.limit_seconds)
+    # The first messages find everything cold: they tell nothing about speed.
+    await stand.measure(order)
     while True:
         trial = await stand.measure(order)
         if trial.missing:
