@@ -27,13 +27,14 @@ from sluice.errors import (
 )
 
 if TYPE_CHECKING:
-    from sluice.client import Bus, Event, Gap, Replay, connect
+    from sluice.client import BlockingBus, Bus, Event, Gap, Replay, connect
     from sluice.match import Matcher
     from sluice.model import Filter, Subscription, instance_of, parse, register
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockingBus",
     "Bus",
     "ConfigurationError",
     "Event",
@@ -60,6 +61,7 @@ __all__ = [
 
 #: Where the names live that are imported only when somebody asks for them: `sluice --help` needs no compiler.
 _HOMES = {
+    "BlockingBus": "sluice.client",
     "Bus": "sluice.client",
     "Event": "sluice.client",
     "Filter": "sluice.model",

@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _lab_parser(verbs)
     _broker_parser(verbs)
     _up_parser(verbs)
+    _client_parsers(verbs)
     _status_parser(verbs)
     return parser
 
@@ -208,6 +209,17 @@ def _status_parser(verbs: Any) -> None:
         "--json", action="store_true", help="print an array with all that the brokers tell, on one line"
     )
     parser.set_defaults(run=_status)
+
+
+def _client_parsers(verbs: Any) -> None:
+    from sluice.client import command
+
+    said = (command.PUBLISH_SUMMARY, command.PUBLISH_DESCRIPTION, command.PUBLISH_EXAMPLES)
+    command.add_publish_arguments(_verb(verbs, "publish", *said))
+    said = (command.SUBSCRIBE_SUMMARY, command.SUBSCRIBE_DESCRIPTION, command.SUBSCRIBE_EXAMPLES)
+    command.add_subscribe_arguments(_verb(verbs, "subscribe", *said))
+    said = (command.ADVERTISE_SUMMARY, command.ADVERTISE_DESCRIPTION, command.ADVERTISE_EXAMPLES)
+    command.add_advertise_arguments(_verb(verbs, "advertise", *said))
 
 
 def _simulate_parser(verbs: Any) -> None:

@@ -1,10 +1,34 @@
 """Publish and subscribe from Python."""
 
-from sluice.client.bus import Bus
-from sluice.client.connect import connect
-from sluice.client.event import Event
-from sluice.client.gap import Gap
-from sluice.client.session import Session
-from sluice.protocol.messages import Replay
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["Bus", "Event", "Gap", "Replay", "Session", "connect"]
+if TYPE_CHECKING:
+    from sluice.client.blocking import BlockingBus
+    from sluice.client.bus import Bus
+    from sluice.client.connect import connect
+    from sluice.client.event import Event
+    from sluice.client.gap import Gap
+    from sluice.client.session import Session
+    from sluice.protocol.messages import Replay
+
+__all__ = ["BlockingBus", "Bus", "Event", "Gap", "Replay", "Session", "connect"]
+
+#: Where the names live; the verbs of the command line are described without any of them.
+_HOMES = {
+    "BlockingBus": "sluice.client.blocking",
+    "Bus": "sluice.client.bus",
+    "Event": "sluice.client.event",
+    "Gap": "sluice.client.gap",
+    "Replay": "sluice.protocol.messages",
+    "Session": "sluice.client.session",
+    "connect": "sluice.client.connect",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sluice.client' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

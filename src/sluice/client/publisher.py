@@ -20,8 +20,8 @@ from sluice.client.session import Publish, PublishRefused, PublishUnknown, Sessi
 from sluice.client.signal import Signal
 from sluice.errors import NotificationError, PublishError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES
-from sluice.model.notification import attributes, from_arrow
-from sluice.protocol.batch import Batch, Records, Rows, encode_record, nested
+from sluice.model.notification import attributes
+from sluice.protocol.batch import Batch, Records, Rows, decode_table, encode_record, nested
 
 logger = logging.getLogger("sluice.client")
 
@@ -231,14 +231,6 @@ def encoded(record: object) -> bytes:
 
 def encoded_columns(table: pa.RecordBatch | pa.Table) -> list[Columns]:
     """The rows of a table in parts that each fit into a frame; raises `NotificationError` if they are no notifications."""
-    try:
-        table.validate(full=True)
-    except (pa.ArrowException, ValueError) as error:
-        raise NotificationError(f"the Arrow data is damaged: {error}") from None
-    plain = all(not pa.types.is_nested(field.type) for field in table.schema)
-    # Flat columns are as good as their types; nested ones can be too deep or name something twice in any row.
-    for _ in from_arrow(table.slice(0, 0) if plain else table):
-        pass
     batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
     return [
         part
@@ -249,17 +241,18 @@ def encoded_columns(table: pa.RecordBatch | pa.Table) -> list[Columns]:
 
 
 def _halved(table: pa.RecordBatch) -> Iterator[Columns]:
-    body = Rows("", range(table.num_rows), table=table).body
+    count = table.num_rows
+    body = Rows("", range(count), table=table).body
     if len(body) <= MAX_BODY_BYTES:
-        yield Columns(table, body)
-    elif table.num_rows == 1:
+        # Read as the broker will read it, so that what it would not take is known here.
+        yield Columns(decode_table(body, count), body)
+    elif count == 1:
         raise NotificationError(
             f"a row takes {len(body):,} bytes and the limit is {MAX_BODY_BYTES:,}: publish a reference to the data"
         )
     else:
-        half = table.num_rows // 2
-        yield from _halved(table.slice(0, half))
-        yield from _halved(table.slice(half))
+        yield from _halved(table.slice(0, count // 2))
+        yield from _halved(table.slice(count // 2))
 
 
 def _runs(parts: Iterable[bytes]) -> Iterator[list[bytes]]:

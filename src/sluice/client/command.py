@@ -1,0 +1,255 @@
+"""`sluice publish`, `sluice subscribe` and `sluice advertise`: the bus from a shell.
+
+Importing this is cheap; the client is loaded when a verb runs. Results go to standard output, one line each; what is said about
+them goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from sluice.client.bus import Bus
+    from sluice.client.event import Event
+    from sluice.client.gap import Gap
+    from sluice.client.subscription import AnySubscription
+    from sluice.files import Batch, Source
+
+T = TypeVar("T")
+
+#: Where a broker is looked for unless it is said.
+ENVIRONMENT = "SLUICE_ADDRESS"
+_ADDRESS_HELP = f"of a broker (default: ${ENVIRONMENT}, or sluice://127.0.0.1:7470)"
+
+PUBLISH_SUMMARY = "publish the records of a file or of a pipe"
+PUBLISH_DESCRIPTION = """\
+Publish every record of a file: .jsonl (or .ndjson), .csv or .parquet; - is standard input, and JSON lines of a live
+pipe are published as they arrive. It ends when the broker has accepted everything, a durable one has it on disk then,
+and prints how many there were."""
+PUBLISH_EXAMPLES = """\
+  sluice publish quotes.jsonl
+  sluice publish quotes.parquet --to sluice://broker.example:7470
+  tail -f quotes.jsonl | sluice publish -
+"""
+SUBSCRIBE_SUMMARY = "print what matches a WHERE, as it is published"
+SUBSCRIBE_DESCRIPTION = """\
+Print every notification that matches, one line each, until Ctrl-C or --limit. Standard error tells from when on
+nothing is missed, and what may have been missed after a broken link.
+
+With --durable the subscription is kept at the broker under a name, and goes on where it stopped. With --from the log of
+the broker at the other end is read from an offset on; it needs a data directory."""
+SUBSCRIBE_EXAMPLES = """\
+  sluice subscribe "symbol = 'IBM' AND price > 120"
+  sluice subscribe "price > 0" --json --limit 10
+  sluice subscribe "price > 0" --from 1 --at sluice://broker.example:7470
+  sluice subscribe "price > 0" --durable accounting
+"""
+ADVERTISE_SUMMARY = "say what will be published, and see who is interested"
+ADVERTISE_DESCRIPTION = """\
+Hold an advertisement until Ctrl-C, and print a line for every subscription that overlaps it: + when it comes, - when it
+goes. In a network with advertisements, subscriptions travel only to where something is advertised."""
+ADVERTISE_EXAMPLES = """\
+  sluice advertise "symbol IS NOT NULL"
+  sluice advertise "price > 100" --at sluice://broker.example:7470
+"""
+
+
+# What can be said
+
+
+def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
+    """Says what `publish` takes."""
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="a file of records, - for standard input")
+    parser.add_argument("--to", metavar="ADDRESS", help=_ADDRESS_HELP)
+    parser.add_argument(
+        "--batch", metavar="N", type=_count, default=1024, help="records sent at a time (default: 1024)"
+    )
+    parser.add_argument(
+        "--format", choices=("jsonl", "csv", "parquet"), help="of standard input and of names without a known ending"
+    )
+    parser.set_defaults(run=publish)
+
+
+def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
+    """Says what `subscribe` takes."""
+    parser.add_argument("where", metavar="WHERE", help="the text of a subscription")
+    parser.add_argument("--at", metavar="ADDRESS", help=_ADDRESS_HELP)
+    parser.add_argument(
+        "--json", action="store_true", help="print an object with the record, its id and its place in a log"
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
+    place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
+    parser.add_argument("--limit", metavar="N", type=_count, help="end after so many notifications")
+    parser.set_defaults(run=subscribe)
+
+
+def add_advertise_arguments(parser: argparse.ArgumentParser) -> None:
+    """Says what `advertise` takes."""
+    parser.add_argument("where", metavar="WHERE", help="what will be published")
+    parser.add_argument("--at", metavar="ADDRESS", help=_ADDRESS_HELP)
+    parser.set_defaults(run=advertise)
+
+
+def _count(text: str) -> int:
+    if not (number := int(text)) >= 1:
+        raise argparse.ArgumentTypeError("should be at least 1")
+    return number
+
+
+def _address(said: str | None) -> str:
+    return said or os.environ.get(ENVIRONMENT) or "sluice://127.0.0.1:7470"
+
+
+# publish
+
+
+def publish(arguments: argparse.Namespace) -> int:
+    """Publishes a file and prints how many records that were; 0 when all are accepted."""
+    from sluice.files import Source
+
+    source = Source(arguments.file, arguments.format)
+    source.check()
+    print(asyncio.run(_publish(source, _address(arguments.to), arguments.batch)))
+    return 0
+
+
+async def _publish(source: Source, address: str, rows: int) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sluice.client.connect import connect
+    from sluice.files import read_notifications
+
+    count = 0
+    async with connect(address) as bus:
+        found = read_notifications(source)
+        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+            task = progress.add_task("publishing", total=found.units)
+            # A pipe is read in a thread: the link to the broker must live while nothing comes.
+            while (batch := await asyncio.to_thread(next, found.batches, None)) is not None:
+                await _publish_batch(bus, source, batch, rows)
+                count += len(batch.indexes)
+                progress.update(task, advance=batch.units)
+        await bus.flush()
+    return count
+
+
+async def _publish_batch(bus: Bus, source: Source, batch: Batch, rows: int) -> None:
+    """Publishes the records of a batch; those before one that cannot be published are published."""
+    from sluice.errors import NotificationError
+
+    if not isinstance(batch.records, list):
+        for start in range(0, batch.records.num_rows, rows):
+            await bus.publish_arrow(batch.records.slice(start, rows))
+        return
+    for start in range(0, len(batch.records), rows):
+        some = batch.records[start : start + rows]
+        try:
+            await bus.publish_many(some)
+        except NotificationError:
+            await _publish_each(bus, source, zip(batch.indexes[start:], some, strict=False))
+
+
+async def _publish_each(bus: Bus, source: Source, records: Iterable[tuple[int, Any]]) -> None:
+    from sluice.errors import NotificationError
+
+    for index, record in records:
+        try:
+            await bus.publish(record)
+        except NotificationError as error:
+            raise source.error(index + 1, str(error)) from error
+
+
+# subscribe
+
+
+def subscribe(arguments: argparse.Namespace) -> int:
+    """Prints what comes; 0 when as many have come as were asked for."""
+    asyncio.run(_subscribe(arguments))
+    return 0
+
+
+async def _subscribe(arguments: argparse.Namespace) -> None:
+    from sluice.client.connect import connect
+
+    async with connect(_address(arguments.at), on_gap=_tell_gap) as bus:
+        subscription: AnySubscription
+        if arguments.durable is not None:
+            subscription = bus.subscribe(arguments.where, durable=arguments.durable)
+        elif arguments.start is not None:
+            subscription = bus.subscribe(arguments.where, start={await bus.broker(): arguments.start})
+        else:
+            subscription = bus.subscribe(arguments.where)
+        async with subscription:
+            await subscription.complete()
+            print("complete: nothing is missed from here on", file=sys.stderr, flush=True)
+            async for event in _first(subscription, arguments.limit):
+                print(_line(event, as_json=arguments.json), flush=True)
+
+
+async def _first(items: AsyncIterator[T], limit: int | None) -> AsyncIterator[T]:
+    """The first of some items; all of them without a limit."""
+    count = 0
+    async for item in items:
+        yield item
+        count += 1
+        if count == limit:
+            return
+
+
+def _tell_gap(gap: Gap) -> None:
+    print(f"gap: {gap}", file=sys.stderr, flush=True)
+
+
+def _line(event: Event, *, as_json: bool) -> str:
+    if not as_json:
+        return json.dumps(event, default=_json_value, ensure_ascii=False)
+    told = {
+        "record": event,
+        "publisher": event.id.publisher,
+        "number": event.id.number,
+        "stream": event.stream,
+        "offset": event.offset,
+        "time": event.time,
+    }
+    return json.dumps(told, default=_json_value, ensure_ascii=False)
+
+
+def _json_value(value: object) -> Any:
+    """What JSON has no form for: times in ISO 8601, bytes in base 64."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+# advertise
+
+
+def advertise(arguments: argparse.Namespace) -> int:
+    """Holds an advertisement until Ctrl-C, and prints who comes and goes."""
+    asyncio.run(_advertise(arguments.where, _address(arguments.at)))
+    return 0
+
+
+async def _advertise(where: str, address: str) -> None:
+    from sluice.client.connect import connect
+
+    async with connect(address) as bus, bus.advertise(where) as advertisement, bus.watch(where) as interest:
+        await advertisement.complete()
+        await interest.complete()
+        print(f"advertised: {advertisement.where}", file=sys.stderr, flush=True)
+        async for change in interest:
+            for sign, entries in (("+", change.added), ("-", change.removed)):
+                for entry in entries:
+                    print(f"{sign} {entry.id}: {entry.where}", flush=True)
