@@ -2,7 +2,8 @@
 
 In a page, all examples share one namespace and one folder, in the order in which they stand. A `console` block holds
 commands after `$ ` (with `> ` before a continuation) and below each what it prints; `...` stands for anything. A `make`
-command is not run, but its target must exist.
+command is not run, but its target must exist. A command that ends in ` &` goes on until the end of the page, and the next one
+comes when it has printed what the page says. The ports 7470 to 7479 are others here, which nobody else uses.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import select
 import shlex
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +33,8 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: What a command in the documentation may start with, beside `sluice` itself and `make`.
 TOOLS = {"cat", "echo", "printf", "head", "tail", "python", "ls"}
+#: How long a command may take that goes on until the end of the page, to say what it should and to stop.
+PATIENCE_SECONDS = 120
 #: What sets the stage on the reader's machine and cannot be run here.
 STAGE = {"git", "cd", "pip"}
 
@@ -80,7 +89,7 @@ def run_python(block: Block, names: dict[str, Any], page: Path) -> None:
 
 
 def run_command(command: Command, folder: Path) -> None:
-    words = shlex.split(command.text.splitlines()[0], comments=True)
+    words = [*dropwhile(lambda word: "=" in word, shlex.split(command.text.splitlines()[0], comments=True))]
     if words[0] == "make":
         targets = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
         for target in targets:
@@ -89,11 +98,10 @@ def run_command(command: Command, folder: Path) -> None:
     if words[0] in STAGE:
         return
     assert words[0] in TOOLS or Path(words[0]).name == "sluice", f"nobody runs this: {command.text}"
-    environment = {**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
     done = subprocess.run(
         ["bash", "-c", command.text.replace(".venv/bin/sluice", "sluice")],
         cwd=folder,
-        env=environment,
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -108,16 +116,77 @@ def run_command(command: Command, folder: Path) -> None:
     assert checker.check_output(expected + "\n", shown + "\n", doctest.ELLIPSIS), f"{command.text}\n{done.stdout}"
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
+
+
+@contextmanager
+def in_background(command: Command, folder: Path) -> Iterator[None]:
+    """Runs a command, from when it has printed what the page says until the end of the page."""
+    text = command.text.removesuffix("&")
+    assert shlex.split(text)[0] == "sluice", f"nobody runs this: {command.text}"
+    with (folder / "background.log").open("ab") as logs:
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {text}"], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=logs
+        )
+    with process:
+        try:
+            await_output(process, command)
+            yield
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_SECONDS) in (0, 130), command.text
+        finally:
+            process.kill()
+
+
+def await_output(process: subprocess.Popen[bytes], command: Command) -> None:
+    assert process.stdout is not None
+    expected = command.output.strip()
+    printed = b""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(
+        doctest.OutputChecker().check_output(f"{expected}{more}\n", f"{printed.decode().strip()}\n", doctest.ELLIPSIS)
+        for more in ("", "\n...")
+    ):
+        is_readable = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]
+        said = os.read(process.stdout.fileno(), 1 << 16) if is_readable else b""
+        assert said, f"{command.text}\n{printed.decode()}"
+        printed += said
+
+
+@contextmanager
+def free_ports() -> Iterator[int]:
+    """The first of ten ports that nobody else uses, as those of a page: a broker can take one that is held like this."""
+    for first in range(5_000 + os.getpid() % 400 * 10, 10_000, 10):  # of four digits, so that nothing is shifted
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + 10):
+                    holder = held.enter_context(socket.socket())
+                    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    holder.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            yield first
+            return
+    raise AssertionError("no ten ports in a row are free")
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks_of(path.read_text()):
-        if block.language == "python":
-            run_python(block, names, path)
-        elif block.language in ("console", "shell"):
-            for command in commands_of(block):
-                run_command(command, tmp_path)
+    with free_ports() as first, ExitStack() as background:
+        monkeypatch.setenv("SLUICE_ADDRESS", f"sluice://127.0.0.1:{first}")
+        for block in blocks_of(path.read_text()):
+            block = replace(block, text=re.sub(r"\b747(\d)\b", lambda port: str(first + int(port[1])), block.text))
+            if block.language == "python":
+                run_python(block, names, path)
+            elif block.language in ("console", "shell"):
+                for command in commands_of(block):
+                    if command.text.endswith(" &"):
+                        background.enter_context(in_background(command, tmp_path))
+                    else:
+                        run_command(command, tmp_path)
 
 
 def test_a_wrong_example_is_noticed(tmp_path: Path) -> None:
@@ -135,6 +204,14 @@ def test_a_wrong_example_is_noticed(tmp_path: Path) -> None:
         run_command(Command("make no-such-target", ""), tmp_path)
     with pytest.raises(AssertionError):
         run_command(Command("rm nothing", ""), tmp_path)
+
+
+def test_a_command_in_the_background(tmp_path: Path) -> None:
+    with in_background(Command("sluice demo --subscriptions 10 --seconds 60 &", "15 subscriptions ..."), tmp_path):
+        pass
+    command = Command("sluice explain 'a = 1' &", "canonical: a = 2")
+    with pytest.raises(AssertionError, match="canonical: a = 1"), in_background(command, tmp_path):
+        pass
 
 
 def test_commands_are_cut_out_of_a_block() -> None:
