@@ -71,8 +71,10 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 class Publishing:
     """A program that publishes at one broker, and knows what was acknowledged."""
 
-    def __init__(self, name: str, home: str, address: str, random: Random) -> None:
+    def __init__(self, name: str, home: str, address: str, random: Random, *, backlog: int = 0) -> None:
         self.name, self.home = name, home
+        #: What it publishes at once when it begins.
+        self._backlog = backlog
         self.published = self.acknowledged = 0
         self.is_over = False
         self._address, self._random = address, random
@@ -85,12 +87,17 @@ class Publishing:
             group.create_task(self._follow(bus))
 
     async def _publish(self, bus: sluice.Bus) -> None:
+        await bus.publish_many([self._record(number) for number in range(1, self._backlog + 1)])
+        self.published = self._backlog
         while not self.is_over:
             for _ in range(self._random.randint(1, 20)):
                 number = self.published + 1
-                await bus.publish({"publisher": self.name, "number": number, "kind": self._random.randrange(KINDS)})
+                await bus.publish(self._record(number))
                 self.published = number
             await asyncio.sleep(self._random.random() * PAUSE_SECONDS)
+
+    def _record(self, number: int) -> dict[str, Any]:
+        return {"publisher": self.name, "number": number, "kind": self._random.randrange(KINDS)}
 
     async def _follow(self, bus: sluice.Bus) -> None:
         while not self.is_over or self.acknowledged < self.published:

@@ -18,6 +18,8 @@ from tests.network.handler import LIFE, NOTED
 from tests.network.processes import restart, started
 
 LIVES = 5
+#: What waits in each log: so much that no life but the last comes to its end.
+BACKLOG = 5_000
 
 
 @contextmanager
@@ -71,13 +73,16 @@ async def run(directory: Path) -> tuple[Effects, dict[str, int]]:
     settings = {"log_level": "error"}
     async with started(topology("line", 2, data=directory / "data", settings=settings)) as (network, _):
         addresses = {name: str(address) for name, address in network.addresses.items()}
-        publishers = [Publishing(f"p-{name}", name, addresses[name], Random(name)) for name in network.brokers]
+        publishers = [
+            Publishing(f"p-{name}", name, addresses[name], Random(name), backlog=BACKLOG) for name in network.brokers
+        ]
         async with asyncio.TaskGroup() as group:
             for one in publishers:
                 group.create_task(one.run())
+            await until(lambda: all(one.acknowledged >= BACKLOG for one in publishers), "the backlog is there")
             for life in range(LIVES - 1):
                 with handler(addresses["b2"], directory):
-                    lines, rows = NOTED + random.randrange(500), len(effects.rows()) + random.randrange(500)
+                    lines, rows = NOTED + random.randrange(300), len(effects.rows()) + random.randrange(300)
                     await until(
                         lambda life=life, lines=lines, rows=rows: (  # type: ignore[misc]
                             len(effects.lives()) == life + 1
