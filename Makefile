@@ -51,9 +51,11 @@ bench-broker: $(KERNELS) ## measure the broker beside NATS, RabbitMQ and ActiveM
 	@tools/peers.sh
 	$(BIN)/python -m bench.broker
 
-soak: $(KERNELS) ## millions of generated filters and records against the plain oracle, then ten minutes of simulated networks
+soak: $(KERNELS) ## generated filters against the plain oracle, simulated networks, fuzzed frames, a thousand killed brokers
 	$(BIN)/python -m tests.soak
 	$(BIN)/sluice simulate --minutes 10
+	$(BIN)/python -m tests.fuzz_frames --minutes 2
+	$(BIN)/python -m tests.soak_network --cycles 1000 --report
 
 clean: ## remove everything that setup, tests and runs have made
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
