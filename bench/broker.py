@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import shlex
+import signal
 import statistics
 import sys
 import tempfile
@@ -133,4 +134,6 @@ def main(
 
 
 if __name__ == "__main__":
+    # Whoever is told to end must still stop the brokers that it has started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
