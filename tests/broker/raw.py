@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from sluice import parse
 from sluice.broker.config import ServerConfig
@@ -30,6 +30,7 @@ from sluice.client.session import (
     Told,
     Upcall,
 )
+from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch
 from sluice.protocol.frames import FrameReader
@@ -86,6 +87,12 @@ async def running(name: str = "b", **settings: Any) -> AsyncIterator[Server]:
         await life
 
 
+class Listening(Protocol):
+    """A broker, in this process or another."""
+
+    address: Address
+
+
 class Guest:
     """A client that keeps to the protocol: the session of a real one and little around it."""
 
@@ -101,13 +108,13 @@ class Guest:
         self._numbers = itertools.count(1)
 
     @classmethod
-    async def of(cls, server: Server, name: str, credit: int = ENOUGH, policy: Policy = Policy.DROP_OLDEST) -> Guest:
+    async def of(cls, server: Listening, name: str, credit: int = ENOUGH, policy: Policy = Policy.DROP_OLDEST) -> Guest:
         """A guest at a broker."""
         guest = cls(name)
         await guest.connect(server, credit, policy)
         return guest
 
-    async def connect(self, server: Server, credit: int = ENOUGH, policy: Policy = Policy.DROP_OLDEST) -> None:
+    async def connect(self, server: Listening, credit: int = ENOUGH, policy: Policy = Policy.DROP_OLDEST) -> None:
         """Connects, or connects again; returns when the broker has said welcome."""
         self.lost = None
         self.connection = Connection(on_messages=self._came, on_lost=self._gone)
@@ -218,12 +225,12 @@ class Raw:
         self._looked = 0
 
     @classmethod
-    async def to(cls, server: Server) -> Raw:
+    async def to(cls, server: Listening) -> Raw:
         """A connection to a broker on which nothing is said yet."""
         return cls(*await asyncio.open_connection(server.address.host, server.address.port))
 
     @classmethod
-    async def client(cls, server: Server, name: str, **hello: Any) -> Raw:
+    async def client(cls, server: Listening, name: str, **hello: Any) -> Raw:
         """A connection on which a client has said hello and is welcome."""
         raw = await cls.to(server)
         raw.say(Hello(PROTOCOL, Role.CLIENT, name, 1, **hello))
@@ -231,7 +238,7 @@ class Raw:
         return raw
 
     @classmethod
-    async def broker(cls, server: Server, name: str) -> Raw:
+    async def broker(cls, server: Listening, name: str) -> Raw:
         """The same for a broker."""
         raw = await cls.to(server)
         raw.say(Hello(PROTOCOL, Role.BROKER, name, 1))

@@ -170,17 +170,21 @@ class Peering:
     def hold(self, messages: list[Message]) -> None:
         """Keeps what a client says until publishers may go on."""
         self.held.extend(messages)
-        self._held_bytes += sum(message.batch.size for message in messages if isinstance(message, Notify))
+        self._held_bytes += sum(map(_held_size, messages))
         if self._held_bytes > HELD_BYTES:
             self.connection.pause_reading()
 
-    def release(self) -> list[Message]:
-        """What was kept."""
-        held = [*self.held]
-        self.held.clear()
-        self._held_bytes = 0
-        self.connection.resume_reading()
-        return held
+    def release(self, max_bytes: int) -> list[Message]:
+        """Some of what was kept: about so many bytes, but one message if there is any."""
+        released: list[Message] = []
+        size = 0
+        while self.held and size < max_bytes:
+            released.append(self.held.popleft())
+            size += _held_size(released[-1])
+        self._held_bytes -= size
+        if self._held_bytes <= HELD_BYTES:
+            self.connection.resume_reading()
+        return released
 
     # --- what goes ----------------------------------------------------------------------------------------------------
 
@@ -212,3 +216,8 @@ class Peering:
             self._host.waits(self, -self.outbox.drop())
         else:
             self.connection.close("the broker has no room for all that waits for you: take it faster")
+
+
+def _held_size(message: Message) -> int:
+    """What a message that is kept weighs, about."""
+    return message.batch.size if isinstance(message, Notify) else 0

@@ -61,6 +61,8 @@ WATCH_SECONDS = 0.25
 HANDSHAKE_SECONDS = 10.0
 #: Between two attempts to reach a neighbour.
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
+#: What is taken in from a publisher that was held up before the next one has its turn.
+PORTION_BYTES = 64 << 10
 #: What holds publishers up besides a peer.
 _JOURNAL = ""
 
@@ -95,6 +97,8 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         #: What publishers wait for, and since when.
         self._holds: dict[Peer, float] = {}
+        #: The publishers that wait, the next one first.
+        self._held: dict[Peering, None] = {}
         self._waiting_bytes = 0
         #: How many subscriptions clients have, about: what they take back is subtracted now and then.
         self._subscriptions = 0
@@ -260,6 +264,7 @@ class Server:
     def lost(self, peering: Peering, reason: str) -> None:
         """A connection is over."""
         self._strangers.pop(peering, None)
+        self._held.pop(peering, None)
         self._waiting_bytes -= peering.outbox.bytes
         self._counts["dropped"] += peering.outbox.dropped
         if self.peers.get(peering.name) is peering:
@@ -295,7 +300,11 @@ class Server:
         """Messages for the core."""
         if peering.role == Role.CLIENT and (peering.held or (self._holds and _publishes(messages))):
             peering.hold(messages)
+            self._held[peering] = None
             return
+        self._take_in(peering, messages)
+
+    def _take_in(self, peering: Peering, messages: list[Message]) -> None:
         for message in messages:
             if isinstance(message, Notify) and peering.role == Role.CLIENT:
                 self._counts["published"] += len(message.batch)
@@ -385,9 +394,17 @@ class Server:
 
     def _release(self, cause: Peer) -> None:
         if self._holds.pop(cause, None) is not None and not self._holds:
-            for peering in list(self.peers.values()):
-                if peering.held:
-                    self.arrived(peering, peering.release())
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Takes in what was held, a portion of one publisher's at a time, until publishers are to wait again."""
+        while self._held and not self._holds:
+            peering = next(iter(self._held))
+            del self._held[peering]
+            self._take_in(peering, peering.release(PORTION_BYTES))
+            self._turn()
+            if peering.held:
+                self._held[peering] = None
 
     async def _watch(self) -> None:
         """Looks after memory and patience, now and then."""
