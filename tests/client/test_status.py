@@ -62,7 +62,7 @@ def test_rates() -> None:
     assert rates_of(before, after) == {"published": 100.0, "delivered": 0.0, "forwarded": 0.0}
 
 
-@pytest.mark.parametrize("before", [{}, report("b1", incarnation=0), report("b1", uptime_seconds=100.0)])
+@pytest.mark.parametrize("before", [{}, report("b1", incarnation=0, uptime_seconds=50.0), report("b1")])
 def test_no_rates_without_two_accounts_of_one_incarnation(before: Report) -> None:
     assert rates_of(before, report("b1")) == {"published": None, "delivered": None, "forwarded": None}
 
