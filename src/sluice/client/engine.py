@@ -121,11 +121,12 @@ class Engine:
 
     async def home(self) -> Peer:
         """The name of the broker at the other end, once there is a link."""
-        while self.session.broker is None:
+        while True:
             if self._error is not None:
                 raise self._error
+            if self.session.broker is not None:
+                return self.session.broker
             await self._changed.wait()
-        return self.session.broker
 
     async def ask(self, to: Peer | None, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
         """The answer of a broker, by default the one at the other end."""
