@@ -59,6 +59,8 @@ from sluice.protocol.wire import PROTOCOL, Hello, Welcome, encode_batch
 WATCH_SECONDS = 0.25
 #: How long whoever connects may take to say who it is, and a dialled broker to answer.
 HANDSHAKE_SECONDS = 10.0
+#: How long a broker that stops waits for its peers to take their leave.
+FAREWELL_SECONDS = 1.0
 #: Between two attempts to reach a neighbour.
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
 #: What is taken in from a publisher that was held up before the next one has its turn.
@@ -165,7 +167,7 @@ class Server:
         for connection in connections:
             connection.close(f"{self.name} stops")
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.heartbeat_seconds):
+            async with asyncio.timeout(FAREWELL_SECONDS):
                 for connection in connections:
                     await connection.over.wait()
         if self._tick is not None:
