@@ -107,6 +107,8 @@ class Fuzzer:
             lambda: Refused((1, self.number()), self.name()),
             lambda: Halted(self.number(), self.name()),
             Heard,
+            lambda: Halted(self.number(), self.name()),
+            Heard,
             lambda: ReplayEvent(self.id(), tuple(self.notification() for _ in range(self.random.randrange(3)))),
             lambda: Request(self.id(), self.name(), self.question()),
             lambda: Reply(self.id(), self.answer()),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sluice.broker import BrokerConfig
 from sluice.client.session import PublishAccepted, PublishRefused
 from sluice.protocol.batch import Batch, Logged
-from sluice.protocol.messages import Accepted, Notify, NotStored, Refused, Store, Stored
+from sluice.protocol.messages import Accepted, Halted, Heard, Notify, NotStored, Store, Stored
 from tests.protocol.drive import Network, advertise, line, publish, subscribe
 
 DURABLE = BrokerConfig(durable=True)
@@ -121,6 +119,7 @@ def test_a_broker_that_restarts_knows_what_its_disk_holds() -> None:
     network.broker("b1", "b0", "bob", incarnation=2, accepted={"bob": 1})
     network.run()
     assert stores(network) == [([2], 1)], "the publisher has sent the rest again by itself"
+    store(network, 2)
     assert network.take_news(PublishAccepted)[-1] == ("bob", PublishAccepted(1))
 
 
@@ -147,21 +146,27 @@ def test_what_could_not_be_stored_is_refused_with_all_that_follows_it() -> None:
     network.asked.clear()
     network.tell("b1", Stored(first.placed(Logged("b1", [1], 0))))
     network.tell("b1", NotStored(others[0], 1, "the disk is full"))
-    assert network.log[-1] == ("b1", "bob", Refused((2, 3), "the disk is full"))
+    assert network.log[-1] == ("b1", "bob", Halted(2, "the disk is full"))
+    publish(network, "bob", {"x": 0})
+    network.deliver_one("bob", "b1")
+    assert stores(network) == [], "nothing is taken before the publisher has heard of it"
     network.run()
+    assert ("bob", "b1", Heard()) in network.log
     publish(network, "bob", {"x": 4})
     network.run()
     network.tell("b1", NotStored(others[1], 1, "the disk is full"))
     network.run()
-    assert stores(network) == [([4], 1)]
+    assert stores(network) == [([5], 1)]
     refused = [each for _, each in network.news if isinstance(each, PublishRefused)]
-    assert [(each.id.number, each.reason) for each in refused] == [(2, "the disk is full"), (3, "the disk is full")]
+    assert [each.id.number for each in refused] == [2, 3, 4] and {each.reason for each in refused} == {
+        "the disk is full"
+    }
     assert network.deliveries() == [("alice/1", {"x": 1})]
 
 
 @pytest.mark.parametrize("resent", [False, True])
-def test_a_publisher_that_came_back_is_not_refused_what_it_sends_again(resent: bool) -> None:
-    """Only what it has said over the new link already, and what was taken for a repetition, is refused."""
+def test_what_fails_after_its_publisher_came_back_is_refused(resent: bool) -> None:
+    """Also what it has just sent again: the broker does not take it before the publisher has heard."""
     network = network_of(DURABLE)
     publish(network, "bob", {"x": 1})
     network.run()
@@ -174,5 +179,41 @@ def test_a_publisher_that_came_back_is_not_refused_what_it_sends_again(resent: b
         network.run()
     network.tell("b1", NotStored(asked.batch, 0, "the disk is full"))
     network.run()
-    refused: list[Any] = [each.id.number for _, each in network.news if isinstance(each, PublishRefused)]
-    assert (refused, stores(network)) == (([1], []) if resent else ([], [([1], 0)]))
+    assert [each.id.number for _, each in network.news if isinstance(each, PublishRefused)] == [1]
+    assert stores(network) == []
+
+
+def test_a_publisher_that_did_not_hear_of_a_failure_sends_again_what_failed_and_what_followed() -> None:
+    """What followed must not be stored before it: the failed one would pass for an old one then."""
+    network = network_of(DURABLE)
+    publish(network, "bob", {"x": 1})
+    network.run()
+    ((_, asked),) = network.asked
+    assert isinstance(asked, Store)
+    network.asked.clear()
+    publish(network, "bob", {"x": 2})
+    network.tell("b1", NotStored(asked.batch, 0, "the disk is full"))
+    network.deliver_one("bob", "b1")
+    network.cut("b1", "bob")
+    network.link("b1", "bob")
+    network.run()
+    assert stores(network) == [([1], 0), ([2], 1)]
+    assert not [each for _, each in network.news if isinstance(each, PublishRefused | PublishAccepted)]
+
+
+def test_a_refusal_that_got_lost_is_said_again() -> None:
+    network = network_of(BrokerConfig(durable=True, advertisements="simple"))
+    advertise(network, "bob/1", "x > 1")
+    network.run()
+    network.news.clear()
+    publish(network, "bob", {"x": 1})
+    publish(network, "bob", {"x": 2})
+    network.hold("b1", "bob")
+    network.run()
+    store(network)
+    network.cut("b1", "bob")
+    network.release("b1", "bob")
+    network.link("b1", "bob")
+    network.run()
+    assert [each.id.number for _, each in network.news if isinstance(each, PublishRefused)] == [1]
+    assert network.take_news(PublishAccepted) == [("bob", PublishAccepted(2))]

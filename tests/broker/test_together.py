@@ -22,6 +22,7 @@ from sluice.protocol.messages import (
     Deliver,
     Effect,
     Event,
+    Halted,
     Kind,
     LinkDown,
     LinkUp,
@@ -131,7 +132,7 @@ def outcome(effects: Sequence[Effect]) -> object:
         match effect:
             case Send(peer, Accepted() | Ack() as message):
                 last[peer, type(message), getattr(message, "kind", None)] = message
-            case Send(peer, Refused() as message):
+            case Send(peer, Refused() | Halted() as message):
                 others.append((peer, message))
             case Send(peer, Notify(batch)):
                 said.setdefault(peer, []).extend((note, _place(batch)) for note in batch)

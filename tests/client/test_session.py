@@ -46,6 +46,8 @@ from sluice.protocol.messages import (
     Done,
     Entry,
     EntryId,
+    Halted,
+    Heard,
     Kind,
     LinkDown,
     LinkUp,
@@ -338,7 +340,7 @@ def test_interest_that_does_not_fit_is_asked_for_again() -> None:
     receive(session, interest(ONE))
     change = Change(Kind.INTEREST, Version(1, 5), Version(1, 6), (TWO,), ())
     assert receive(session, change) == [Send("b", Lost(Kind.INTEREST))]
-    assert receive(session, Digest(Kind.INTEREST, Version(1, 6), 0)) == [Send("b", Lost(Kind.INTEREST))]
+    assert sent(receive(session, Digest(Kind.INTEREST, Version(1, 6), 0)))[-1] == Lost(Kind.INTEREST)
     assert receive(session, interest(ONE, TWO, sequence=6)) == [InterestChanged((TWO,), ())]
 
 
@@ -369,6 +371,13 @@ def test_leases_are_renewed_as_a_whole() -> None:
     assert len(sent(session.step(Tick(), 10.0))) == 3 and session.deadline == 20.0
     session.step(LinkDown("b"), 21.0)
     assert session.step(Tick(), 30.0) == []
+
+
+def test_without_leases_of_its_own_a_client_renews_when_its_broker_does() -> None:
+    session = online()
+    receive(session, interest(ONE))
+    answers = sent(receive(session, Digest(Kind.INTEREST, Version(1, 1), checksum([ONE]))))
+    assert [each.kind for each in answers if isinstance(each, Digest)] == [0, 1, 2] and len(answers) == 3
 
 
 def test_interest_expires_unless_it_is_renewed() -> None:
@@ -439,9 +448,9 @@ def test_what_a_durable_broker_has_not_accepted_is_sent_again() -> None:
     assert session.step(LinkDown("b"), 0.0) == [], "nothing is lost"
     (published,) = session.step(publication(session, {"x": 9}), 0.0)
     assert isinstance(published, Published), "it goes out with the rest"
-    effects = durable(session, 3)
-    assert [each for each in news(effects) if isinstance(each, PublishAccepted)] == [PublishAccepted(3)]
-    assert numbers_sent(effects) == [[3, 4], [5, 6], [7]], "the broker knows 3 and takes the rest"
+    effects = durable(session, 4)
+    assert news(effects) == [], "what it refused it may not have been able to say"
+    assert numbers_sent(effects) == [[3, 4], [5, 6], [7]], "the broker knows what it has, and says so"
     assert isinstance(sent(effects)[0], Snapshot), "but first it hears what is advertised"
     receive(session, Accepted(7))
     session.step(LinkDown("b"), 0.0)
@@ -465,6 +474,20 @@ def test_what_was_refused_is_not_sent_again() -> None:
     receive(session, Refused((2, 4), "no room"))
     session.step(LinkDown("b"), 0.0)
     assert numbers_sent(durable(session, 0)) == [[1, 3]]
+
+
+def test_from_what_could_not_be_stored_on_everything_is_refused() -> None:
+    session = Session("alice")
+    durable(session, 0)
+    session.step(publication(session, {"x": 1}, {"x": 2}, {"x": 3}), 0.0)
+    session.step(publication(session, {"x": 4}), 0.0)
+    assert receive(session, Halted(2, "no room")) == [
+        *(PublishRefused(NotificationId("alice", number), "no room") for number in (2, 3, 4)),
+        Send("b", Heard()),
+    ]
+    session.step(LinkDown("b"), 0.0)
+    assert numbers_sent(durable(session, 0)) == [[1]] and [*session.batch([{}]).numbers] == [5]
+    assert receive(session, Heard()) == []
 
 
 def test_what_another_broker_may_have_lost_is_said_to_be_unknown() -> None:

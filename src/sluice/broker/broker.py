@@ -34,6 +34,8 @@ from sluice.protocol.messages import (
     Entry,
     EntryId,
     Event,
+    Halted,
+    Heard,
     Kind,
     LinkDown,
     LinkUp,
@@ -175,9 +177,9 @@ class Broker:
             case Stored():
                 pass  # nobody had it before
             case NotStored(batch, accepted, reason):
-                numbers = self.intake.failed(batch, accepted)
-                if numbers and batch.publisher in self.roles:
-                    self._send(batch.publisher, Refused(numbers, reason))
+                if self.intake.failed(batch, accepted) and batch.publisher in self.roles:
+                    self.intake.halt(batch.publisher)
+                    self._send(batch.publisher, Halted(batch.numbers[0], reason))
             case Answered(reply):
                 self._answer(reply)
             case _:
@@ -226,7 +228,7 @@ class Broker:
         for kind, table in self.tables.items():
             self._spread(kind, peer, table.stop_hearing(peer))
         del self.roles[peer]
-        self.intake.unlinked(peer)
+        self.intake.go_on(peer)
         for asker, reply in self.requests.forget(peer):
             self._send(asker, reply)
 
@@ -253,7 +255,9 @@ class Broker:
                 export = self.tables[kind].exports.get(peer)
                 if export is not None:
                     export.acknowledge(version)
-            case Deliver() | Accepted() | Refused():
+            case Heard():
+                self.intake.go_on(peer)
+            case Deliver() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:
                 assert_never(message)

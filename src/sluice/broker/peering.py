@@ -19,6 +19,8 @@ from sluice.protocol.messages import (
     Change,
     Deliver,
     Digest,
+    Halted,
+    Heard,
     Kind,
     Lost,
     Message,
@@ -154,14 +156,14 @@ class Peering:
             case Request(id):
                 if id.rpartition("/")[0] != self.name:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
-            case Deliver() | Accepted() | Refused() | Reply():
+            case Deliver() | Accepted() | Refused() | Halted() | Reply():
                 return f"only brokers say {type(message).__name__}"
             case Notify(batch):
                 if batch.logged is not None:
                     return "only brokers say where a publication is logged"
                 if isinstance(batch, Records) and max(batch.lengths) > MAX_RECORD_BYTES:
                     return f"a record takes more than {MAX_RECORD_BYTES:,} bytes: publish a reference to the data"
-            case Digest() | Lost() | Ack() | ReplayEvent():
+            case Digest() | Lost() | Ack() | ReplayEvent() | Heard():
                 pass
             case _:
                 assert_never(message)

@@ -31,6 +31,8 @@ from sluice.protocol.messages import (
     Entry,
     EntryId,
     Event,
+    Halted,
+    Heard,
     Kind,
     LinkDown,
     LinkUp,
@@ -361,14 +363,13 @@ class Session:
             waiting.popleft()
         self._out.append(PublishAccepted(number))
 
-    def _refuse(self, numbers: tuple[int, ...], reason: str) -> None:
-        refused = frozenset(numbers)
+    def _refuse(self, refused: frozenset[int], reason: str) -> None:
         for _ in range(len(self._unaccepted)):
             batch = self._unaccepted.popleft()
             rows = [row for row, number in enumerate(batch.numbers) if number not in refused]
             if rows:
                 self._unaccepted.append(batch.whole_or(rows))
-        self._out.extend(PublishRefused(NotificationId(self.name, number), reason) for number in numbers)
+        self._out.extend(PublishRefused(NotificationId(self.name, number), reason) for number in sorted(refused))
 
     def _give_up(self) -> None:
         self._out.extend(map(PublishUnknown, self._unaccepted))
@@ -388,7 +389,7 @@ class Session:
             self._give_up()
             return
         self.published = max(self.published, accepted)
-        self._accept(accepted)
+        # Also what it has: what it refused, and could not say, it will refuse again.
         for batch in self._unaccepted:
             self._send(Notify(batch))
 
@@ -406,14 +407,19 @@ class Session:
                 if kind in self._exports:
                     self._send(self._exports[kind].snapshot())
             case Refused(numbers, reason):
-                self._refuse(numbers, reason)
+                self._refuse(frozenset(numbers), reason)
+            case Halted(number, reason):
+                self._refuse(
+                    frozenset(each for batch in self._unaccepted for each in batch.numbers if each >= number), reason
+                )
+                self._send(Heard())
             case Reply(id, answer):
                 self._out.append(Told(id, answer))
             case ReplayEvent(subscription, notifications):
                 new = tuple(each for each in notifications if self._is_new(subscription, each.id))
                 if new:
                     self._out.append(Replayed(subscription, new))
-            case Change() | Snapshot() | Digest() | Notify() | Request():
+            case Change() | Snapshot() | Digest() | Notify() | Request() | Heard():
                 pass  # these are for brokers
             case _:
                 assert_never(message)
@@ -473,6 +479,8 @@ class Session:
                 delta = self._interest.snapshot(message)
             case Digest():
                 delta = ([], []) if self._interest.agrees(message) else None
+                if self._lease is None:
+                    self._renew()  # a broker that renews what it tells expects the same of those who tell it something
         if delta is None:
             self._send(Lost(Kind.INTEREST))
         else:
@@ -493,8 +501,11 @@ class Session:
         # A renewal too far in the future is damage: it would never come.
         if not self._now < self._renewal <= self._now + self._lease.renew_seconds:
             self._renewal = self._now + self._lease.renew_seconds
-            for export in self._exports.values():
-                self._send(export.digest())
+            self._renew()
+
+    def _renew(self) -> None:
+        for export in self._exports.values():
+            self._send(export.digest())
 
 
 class Taken:

@@ -1,13 +1,15 @@
 """Nothing counts twice: the last number that a broker has taken in from each publisher.
 
 A publisher counts what it publishes and sends again, under the same numbers, what was not acknowledged when its link broke.
-Where publications are stored, one is taken in when it is on its way to the disk and settled when it is there.
+Where publications are stored, one is taken in when it is on its way to the disk and settled when it is there. When one could
+not be stored, nothing that follows it is taken before its publisher has heard of that: it might send the first one again, and
+behind what followed it that would pass for an old one.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 
 from sluice.limits import MAX_PUBLISHERS
 from sluice.protocol.batch import Batch, Peer
@@ -23,73 +25,71 @@ class Intake:
     ([2], 1, None)
     """
 
-    __slots__ = ("_heard", "_settled", "_stores", "_taken", "_under_way", "_void")
+    __slots__ = ("_halted", "_settled", "_stores", "_taken", "_under_way", "_void")
 
     def __init__(self, accepted: Mapping[Peer, int], *, stores: bool) -> None:
         self._taken: OrderedDict[Peer, int] = OrderedDict(accepted)
         #: Only what is stored is settled later than it is taken.
         self._settled: dict[Peer, int] = dict(accepted) if stores else self._taken
         self._stores = stores
-        #: What is on its way to the disk, in order: its answers come in the same order.
-        self._under_way: dict[Peer, deque[Sequence[int]]] = {}
-        #: How many of these fail for certain, because something before them did.
-        self._void: dict[Peer, int] = {}
-        #: The last number that came over the present link of a publisher, new or not.
-        self._heard: dict[Peer, int] = {}
+        #: How many batches of each publisher are on their way to the disk; their answers come in the same order.
+        self._under_way: Counter[Peer] = Counter()
+        #: How many of the next answers are of no account, because something before them has failed.
+        self._void: Counter[Peer] = Counter()
+        #: Publishers that have not heard yet that something of theirs was not stored.
+        self._halted: dict[Peer, None] = {}
 
     def take(self, batch: Batch) -> tuple[Batch, int] | None:
-        """What is new in a batch, and the last number before that; None if nothing is."""
+        """What is new in a batch, and the last number before that; None if nothing is to be taken."""
         publisher, numbers = batch.publisher, batch.numbers
         last = self._taken.get(publisher, 0)
-        self._heard[publisher] = numbers[-1]
-        if numbers[-1] <= last:
+        if numbers[-1] <= last or publisher in self._halted:
             return None
         if numbers[0] <= last:
             batch = batch.take([row for row, number in enumerate(numbers) if number > last])
         self._taken[publisher] = numbers[-1]
         self._taken.move_to_end(publisher)
         if self._stores:
-            self._under_way.setdefault(publisher, deque()).append(batch.numbers)
+            self._under_way[publisher] += 1
         elif len(self._taken) > MAX_PUBLISHERS:
             self._taken.popitem(last=False)
         return batch, last
 
     def stored(self, batch: Batch) -> int:
         """A batch is on disk: the number up to which everything of its publisher is settled."""
-        self._answered(batch.publisher)
+        _decrement(self._under_way, batch.publisher)
         self._settled[batch.publisher] = batch.numbers[-1]
         return batch.numbers[-1]
 
-    def failed(self, batch: Batch, accepted: int) -> tuple[int, ...]:
+    def failed(self, batch: Batch, accepted: int) -> bool:
         """A batch could not be stored, nor will what was taken after it: the disk ends at `accepted`.
 
-        Returns the numbers that the publisher is to be told of: what it did not say over its present link it will send again.
+        Returns whether that is news: what follows a failure fails for certain.
         """
         publisher = batch.publisher
-        later = self._answered(publisher)
-        if publisher in self._void:
-            self._void[publisher] -= 1
-            if not self._void[publisher]:
-                del self._void[publisher]
-            return ()
-        if later:
-            self._void[publisher] = len(later)
+        _decrement(self._under_way, publisher)
+        if self._void[publisher]:
+            _decrement(self._void, publisher)
+            return False
+        if self._under_way[publisher]:
+            self._void[publisher] = self._under_way[publisher]
         self._taken[publisher] = self._settled[publisher] = accepted
-        heard = self._heard.get(publisher, 0)
-        return tuple(number for numbers in (batch.numbers, *later) for number in numbers if number <= heard)
+        return True
 
-    def _answered(self, publisher: Peer) -> Sequence[Sequence[int]]:
-        """The first that was under way is not any more; returns the others."""
-        under_way = self._under_way[publisher]
-        under_way.popleft()
-        if not under_way:
-            del self._under_way[publisher]
-        return under_way
+    def halt(self, publisher: Peer) -> None:
+        """Takes nothing from a publisher until it has heard what was not stored."""
+        self._halted[publisher] = None
 
-    def unlinked(self, publisher: Peer) -> None:
-        """The link to a publisher is gone."""
-        self._heard.pop(publisher, None)
+    def go_on(self, publisher: Peer) -> None:
+        """A publisher has heard it, or its link is gone: then it sends again what it has not heard of."""
+        self._halted.pop(publisher, None)
 
     def settled(self, publisher: Peer) -> int:
         """The number up to which a publisher need not send again."""
         return self._settled.get(publisher, 0)
+
+
+def _decrement(counts: Counter[Peer], publisher: Peer) -> None:
+    counts[publisher] -= 1
+    if not counts[publisher]:
+        del counts[publisher]

@@ -158,6 +158,19 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Halted:
+    """Nothing that this publisher has sent was stored from a number on, nor will be before it says `Heard`."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The publisher knows what was not stored; what it says from now on is new."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayEvent:
     """Past notifications for one subscription alone (section 5.2.3)."""
 
@@ -271,7 +284,7 @@ class Reply:
 
 
 TableMessage = Change | Digest | Lost | Snapshot | Ack
-Message = TableMessage | Notify | Deliver | Accepted | Refused | ReplayEvent | Request | Reply
+Message = TableMessage | Notify | Deliver | Accepted | Refused | Halted | Heard | ReplayEvent | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Halted,
+    Heard,
     Kind,
     Lost,
     Message,
@@ -475,6 +477,8 @@ _FORMS = (
         lambda m: (m.subscription, [*map(_encode_notification, m.notifications)]),
         lambda id, notifications: ReplayEvent(id, tuple(map(_decode_notification, notifications))),
     ),
+    _packed(37, Halted, tuple[int, str], lambda m: (m.number, m.reason), Halted),
+    _packed(38, Heard, tuple[()], lambda m: (), Heard),
     _packed(
         48,
         Request,
