@@ -19,6 +19,7 @@ from typing import Any
 import sluice
 from sluice.broker.supervise import Network
 from sluice.broker.topology import topology
+from sluice.client.subscription import LiveSubscription
 from sluice.model import parse
 from tests.network.processes import PATIENCE_SECONDS, started
 
@@ -150,13 +151,14 @@ class Listening:
     def __init__(self, name: str, address: str, where: str) -> None:
         self.name, self.where = name, where
         self.last: dict[str, int] = {}
+        self.events: LiveSubscription | None = None
         self._address = address
         self._filter = parse(where)
 
     async def run(self) -> None:
         """Listens for ever."""
-        async with sluice.connect(self._address, self.name) as bus, bus.subscribe(self.where) as events:
-            async for event in events:
+        async with sluice.connect(self._address, self.name) as bus, bus.subscribe(self.where) as self.events:
+            async for event in self.events:
                 publisher, number = event.id
                 if number <= self.last.get(publisher, 0):
                     raise Lost(f"{self.name} gets {publisher}#{number} after {publisher}#{self.last[publisher]}")
@@ -275,6 +277,10 @@ class Drill:
 
     async def _probe(self, bus: sluice.Bus) -> None:
         """Live subscriptions are whole again: what is published now reaches them."""
+        for one in self.listeners:
+            assert one.events is not None
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await one.events.complete()
         async with bus.subscribe("probe = 1") as probe:
             await probe.complete()
             number = await bus.publish({"probe": 1, "kind": 2})
