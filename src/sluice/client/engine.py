@@ -201,6 +201,7 @@ class Engine:
         if is_first:
             self.publisher.last = self.session.published
         self.publisher.up()
+        self._allowance.opened()
         self._changed.notify()
 
     def messages(self, messages: list[Anything]) -> None:
