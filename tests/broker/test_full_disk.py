@@ -51,8 +51,11 @@ async def _allow_pages(server: Server, pages: int) -> None:
         store.checkpoint()
         return store._connection.pragma("max_page_count", pages)
 
+    def tell(result: Any) -> None:
+        loop.call_soon_threadsafe(done.set_result, result)
+
     assert server._journal is not None
-    server._journal.call(limit, lambda result: loop.call_soon_threadsafe(done.set_result, result))
+    server._journal.call(limit, tell)
     await done
 
 
