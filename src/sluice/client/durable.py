@@ -142,7 +142,8 @@ class DurableSubscription(AnySubscription):
             try:
                 async with asyncio.timeout(self._engine.options.close_seconds):
                     await self._commit()
-            except (TimeoutError, SluiceError) as problem:
+            except (TimeoutError, SluiceError) as error:
+                problem = str(error) or "there was no answer"
                 logger.warning("how far %s is could not be noted: %s; the last events come again", self.name, problem)
 
     async def commit(self) -> None:
