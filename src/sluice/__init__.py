@@ -27,7 +27,8 @@ from sluice.errors import (
 )
 
 if TYPE_CHECKING:
-    from sluice.client import BlockingBus, Bus, Event, Gap, Replay, connect
+    from sluice.client import BlockingBus, Bus, Event, Gap, Replay
+    from sluice.client.connect import connect
     from sluice.match import Matcher
     from sluice.model import Filter, Subscription, instance_of, parse, register
 
@@ -69,7 +70,7 @@ _HOMES = {
     "Matcher": "sluice.match",
     "Replay": "sluice.client",
     "Subscription": "sluice.model",
-    "connect": "sluice.client",
+    "connect": "sluice.client.connect",
     "instance_of": "sluice.model",
     "parse": "sluice.model",
     "register": "sluice.model",

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sluice.client.blocking import BlockingBus
     from sluice.client.bus import Bus
-    from sluice.client.connect import connect
     from sluice.client.event import Event
     from sluice.client.gap import Gap
     from sluice.client.session import Session
     from sluice.protocol.messages import Replay
 
-__all__ = ["BlockingBus", "Bus", "Event", "Gap", "Replay", "Session", "connect"]
+__all__ = ["BlockingBus", "Bus", "Event", "Gap", "Replay", "Session"]
 
 #: Where the names live; the verbs of the command line are described without any of them.
 _HOMES = {
@@ -22,7 +21,6 @@ _HOMES = {
     "Gap": "sluice.client.gap",
     "Replay": "sluice.protocol.messages",
     "Session": "sluice.client.session",
-    "connect": "sluice.client.connect",
 }
 
 
