@@ -154,6 +154,26 @@ async def test_block_holds_publishers_up_until_it_drains() -> None:
 
 
 @played
+async def test_what_is_held_is_bounded_for_all_publishers_together() -> None:
+    async with running("b", outbox_bytes=20 * KIB, memory_bytes=8 * MIB, patience_seconds=600) as server:
+        slow = await Guest.of(server, "slow", credit=3, policy=Policy.BLOCK)
+        await slow.subscribe("n >= 0")
+        publishers = [await Guest.of(server, f"ann{number}") for number in range(8)]
+        for start in range(0, 400, 20):
+            for publisher in publishers:
+                publish_each(publisher, start, start + 20, 4_000)
+            await asyncio.sleep(0.001)
+            # What one read of a socket brings may come on top of it.
+            assert sum(peering.held_bytes for peering in server.peers.values()) < 2 * MIB + 8 * 300 * KIB
+        await until(lambda: len(server._held) == 8)
+        slow.grant(10_000)
+        await until(lambda: all(publisher.accepted == 400 for publisher in publishers) and len(slow.got) == 8 * 400)
+        assert all(not peering.held_bytes for peering in server.peers.values())
+        for guest in (slow, *publishers):
+            await guest.leave()
+
+
+@played
 async def test_patience_with_one_who_holds_publishers_up_ends() -> None:
     async with running("b", outbox_bytes=20 * KIB, patience_seconds=0.2) as server:
         slow = await Guest.of(server, "slow", credit=3, policy=Policy.BLOCK)

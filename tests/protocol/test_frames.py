@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ MESSAGES = st.lists(st.tuples(st.integers(0, MORE - 1), st.lists(st.binary(max_s
 def read(data: bytes, *cuts: int, max_message_bytes: int = 1 << 30) -> list[tuple[int, bytes]]:
     reader = FrameReader(max_message_bytes)
     ends = [0, *sorted(cuts), len(data)]
-    return [one for start, end in zip(ends, ends[1:], strict=False) for one in reader.feed(data[start:end])]
+    return [one for start, end in pairwise(ends) for one in reader.feed(data[start:end])]
 
 
 @given(MESSAGES, st.lists(st.integers(0, 200), max_size=6), st.integers(2, 12))

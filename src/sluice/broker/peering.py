@@ -36,6 +36,8 @@ from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Hello, Ping, Po
 
 #: What a client may have sent while publishers are held up before nothing more is read from it.
 HELD_BYTES = 8 << 20
+#: What a message, or an entry in it, takes while it is kept, about.
+MESSAGE_BYTES = 1_000
 
 
 class Host(Protocol):
@@ -78,7 +80,7 @@ class Peering:
         self.farewell: Bye | None = None
         #: What came while publishers were held up.
         self.held: deque[Message] = deque()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self.connection = Connection(
             on_messages=self._messages,
             on_lost=lambda reason: host.lost(self, self.farewell.reason if self.farewell else reason),
@@ -172,8 +174,8 @@ class Peering:
     def hold(self, messages: list[Message]) -> None:
         """Keeps what a client says until publishers may go on."""
         self.held.extend(messages)
-        self._held_bytes += sum(map(_held_size, messages))
-        if self._held_bytes > HELD_BYTES:
+        self.held_bytes += sum(map(_held_size, messages))
+        if self.held_bytes > HELD_BYTES:
             self.connection.pause_reading()
 
     def release(self, max_bytes: int) -> list[Message]:
@@ -183,8 +185,8 @@ class Peering:
         while self.held and size < max_bytes:
             released.append(self.held.popleft())
             size += _held_size(released[-1])
-        self._held_bytes -= size
-        if self._held_bytes <= HELD_BYTES:
+        self.held_bytes -= size
+        if self.held_bytes <= HELD_BYTES:
             self.connection.resume_reading()
         return released
 
@@ -204,7 +206,7 @@ class Peering:
 
     def drain(self) -> None:
         """Sends what waits, as far as the peer takes it."""
-        if self.connection.can_write:
+        if self.connection.can_write and not self.connection.closing:
             before = self.outbox.bytes
             for pieces in self.outbox.ready():
                 self.connection.send_pieces(pieces)
@@ -222,4 +224,10 @@ class Peering:
 
 def _held_size(message: Message) -> int:
     """What a message that is kept weighs, about."""
-    return message.batch.size if isinstance(message, Notify) else 0
+    match message:
+        case Notify(batch):
+            return batch.size + MESSAGE_BYTES
+        case Change(added=entries) | Snapshot(entries=entries):
+            return MESSAGE_BYTES * (1 + len(entries))
+        case _:
+            return MESSAGE_BYTES

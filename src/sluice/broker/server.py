@@ -303,6 +303,8 @@ class Server:
         if peering.role == Role.CLIENT and (peering.held or (self._holds and _publishes(messages))):
             peering.hold(messages)
             self._held[peering] = None
+            if sum(each.held_bytes for each in self._held) > self.config.memory_bytes // 4:
+                peering.connection.pause_reading()
             return
         self._take_in(peering, messages)
 

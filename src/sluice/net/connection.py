@@ -115,11 +115,14 @@ class Connection(asyncio.Protocol):
         self._flushes = False
         if self._out and not self.closing and self._transport is not None:
             data = b"".join(self._out)
+            was_full = not self.takes_more
             self._out.clear()
             self._out_bytes = 0
             self.bytes_out += len(data)
             self._quiet = False
             self._transport.write(data)
+            if was_full and self.can_write:
+                self._loop.call_soon(self._on_writable)  # the operating system took all of it, and will not say so
 
     @property
     def closing(self) -> bool:
