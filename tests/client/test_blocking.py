@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sluice
+from sluice.broker.config import ServerConfig
+from sluice.broker.server import Server
 from sluice.client.background import Background
 from sluice.client.memory import Embedded
 from sluice.errors import LinkError, NotificationError, PublishError, RequestError
@@ -106,6 +108,29 @@ def test_many_threads_publish_each_in_its_order() -> None:
             assert [event["n"] for event in mine] == [*range(2_000)]
             assert [event.id.number for event in mine] == given
         assert sorted(chain.from_iterable(numbers.values())) == [*range(1, 6_001)]
+
+
+def test_leaving_the_block_sends_what_was_published() -> None:
+    with sluice.connect("memory://") as bus, bus.subscribe("true") as everything:
+        everything.complete()
+        for publish in (1, 100, 10_000):
+            with sluice.connect("memory://") as publisher:
+                for n in range(publish):
+                    publisher.publish({"n": n})
+            assert [next(everything)["n"] for _ in range(publish)] == [*range(publish)]
+
+
+def test_what_could_not_leave_is_told(tmp_path: Path) -> None:
+    """The broker is gone: the end of the block says so."""
+    background = Background("test")
+    server = Server(ServerConfig(name="b", listen="127.0.0.1:0"))
+    background.run(server.start())
+    with pytest.raises(PublishError) as caught, sluice.connect(at(server), close_seconds=0.1) as bus:
+        background.run(server.stop())
+        background.stop()
+        for n in range(1_000):
+            bus.publish({"n": n})
+    assert len(caught.value.unknown) == 1_000
 
 
 def test_the_end() -> None:

@@ -25,7 +25,7 @@ from sluice.client.interest import Advertisement, Interest, InterestChange
 from sluice.client.publisher import MAX_TOGETHER, Columns, Part, Publisher, encoded, encoded_columns
 from sluice.client.reading import Reading
 from sluice.client.subscription import AnySubscription
-from sluice.errors import ConfigurationError
+from sluice.errors import ConfigurationError, PublishError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, EntryId, Replay
@@ -62,6 +62,20 @@ class BlockingBus:
 
     def _run(self, work: Coroutine[Any, Any, T], timeout: float | None) -> T:
         return self._background.run(work, timeout)
+
+    def hand_over(self, timeout: float) -> None:
+        """Has what was published leave this thread; it is not accepted yet then."""
+        try:
+            self._run(self._outbox.drain(), timeout)
+        except TimeoutError:
+            raise self._background.call(self._outbox.failure) from None
+
+    def end(self, last: Coroutine[Any, Any, None]) -> None:
+        """Does something last, and ends the background."""
+        try:
+            self._run(last, None)
+        finally:
+            self._background.stop()
 
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +165,7 @@ class _Outbox:
     def put(self, parts: Sequence[Part], timeout: float | None) -> int:
         """Hands publications over; waits first while too many wait already."""
         if len(self._waiting) >= MAX_WAITING:
-            self._background.run(self._drain(), timeout)
+            self._background.run(self.drain(), timeout)
         if self._publisher.error is not None:
             raise self._publisher.error
         with self._lock:
@@ -161,15 +175,19 @@ class _Outbox:
             number = self.last
             is_due, self._is_due = self._is_due, True
         if not is_due:
-            self._background.start(self._drain())
+            self._background.start(self.drain())
         return number
+
+    def failure(self) -> PublishError:
+        """What was not accepted, also because it has not gone over."""
+        return self._publisher.failure(self.last)
 
     async def flush(self) -> None:
         """Everything is accepted, as in `Publisher.flush`."""
-        await self._drain()
+        await self.drain()
         await self._publisher.flush()
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
         """Publishes what waits. Whoever gives up before there is room has published nothing, and it waits on."""
         async with self._turn:
             while self._waiting:

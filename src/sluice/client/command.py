@@ -127,18 +127,22 @@ async def _publish(source: Source, address: str, rows: int) -> int:
     from rich.progress import Progress
 
     from sluice.client.connect import connect
-    from sluice.files import read_notifications
+    from sluice.files import InputError, read_notifications
 
     count = 0
     async with connect(address) as bus:
         found = read_notifications(source)
-        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-            task = progress.add_task("publishing", total=found.units)
-            # A pipe is read in a thread: the link to the broker must live while nothing comes.
-            while (batch := await asyncio.to_thread(next, found.batches, None)) is not None:
-                await _publish_batch(bus, source, batch, rows)
-                count += len(batch.indexes)
-                progress.update(task, advance=batch.units)
+        try:
+            with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+                task = progress.add_task("publishing", total=found.units)
+                # A pipe is read in a thread: the link to the broker must live while nothing comes.
+                while (batch := await asyncio.to_thread(next, found.batches, None)) is not None:
+                    await _publish_batch(bus, source, batch, rows)
+                    count += len(batch.indexes)
+                    progress.update(task, advance=batch.units)
+        except InputError:
+            await bus.flush()  # what stands before the line that cannot be read
+            raise
         await bus.flush()
     return count
 

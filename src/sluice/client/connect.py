@@ -63,7 +63,7 @@ class Connector:
         self._remote = None if address.startswith(SCHEME) else Address.of(address)
         self._embedded: Embedded | None = None
         self._engine: Engine | None = None
-        self._background: Background | None = None
+        self._blocking: BlockingBus | None = None
 
     async def __aenter__(self) -> Bus:
         return Bus(await self._open())
@@ -72,19 +72,23 @@ class Connector:
         await self._close(flush=error is None)
 
     def __enter__(self) -> BlockingBus:
-        self._background = background = Background("sluice-client")
+        background = Background("sluice-client")
         try:
-            return BlockingBus(background.run(self._open()), background)
+            self._blocking = BlockingBus(background.run(self._open()), background)
+            return self._blocking
         except BaseException:
             background.stop()
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        assert self._background is not None
+        assert self._blocking is not None
+        flush = False
         try:
-            self._background.run(self._close(flush=error is None))
+            if error is None:
+                self._blocking.hand_over(self._options.close_seconds)
+                flush = True
         finally:
-            self._background.stop()
+            self._blocking.end(self._close(flush=flush))
 
     async def _open(self) -> Engine:
         if self._engine is not None:

@@ -38,7 +38,7 @@ from sluice.client.session import (
 )
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription
-from sluice.errors import LinkError, ProtocolError, PublishError, SluiceError
+from sluice.errors import LinkError, ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, Peer, batches_of
 from sluice.protocol.messages import (
     Answer,
@@ -102,8 +102,7 @@ class Engine:
                 async with asyncio.timeout(self.options.close_seconds):
                     await self.publisher.flush()
         except TimeoutError:
-            unsettled = range(self.session.settled + 1, self.publisher.last + 1)
-            raise PublishError({}, unsettled) from None
+            raise self.publisher.failure(self.publisher.last) from None
         finally:
             self._is_closed = True
             await self.link.close()

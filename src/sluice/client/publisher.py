@@ -122,12 +122,14 @@ class Publisher:
         self.hand_over()
         while self._session.settled < goal and self.error is None:
             await self._changed.wait()
-        if self.error is not None and self._session.settled < self.last:
-            self._note_unknown(range(self._session.settled + 1, self.last + 1))
-        if self._refused or self._unknown:
-            error = PublishError(self._refused, self._unknown)
-            self._refused, self._unknown = {}, []
-            raise error
+        if self._refused or self._unknown or self._session.settled < goal:
+            raise self.failure(max(goal, self._session.settled))
+
+    def failure(self, last: int) -> PublishError:
+        """What was not accepted up to a number, for whoever waits no longer; what was told is not told again."""
+        error = PublishError(self._refused, [*self._unknown, *range(self._session.settled + 1, last + 1)])
+        self._refused, self._unknown = {}, []
+        return error
 
     # --- what happens on the link -------------------------------------------------------------------------------------
 
