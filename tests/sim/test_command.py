@@ -33,7 +33,7 @@ def test_a_summary(simulate: Run) -> None:
     status, out, err = simulate("--runs", 2)
     assert (status, err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in out.splitlines())
-    assert lines["runs"] == "8" and lines["violations"] == "0"
+    assert lines["runs"] == "10" and lines["violations"] == "0"
     assert lines["events"].endswith("a second)") and "of the bound" in lines["recovery"]
 
 

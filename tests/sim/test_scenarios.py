@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from itertools import count, islice
 
 import pytest
 
 from sluice.errors import SluiceError
+from sluice.sim import streamed
+from sluice.sim import trace as said
 from sluice.sim.plan import Damage, Garbage
 from sluice.sim.scenario import ALL_FAULTS, ROUTINGS, SCENARIOS, Choices, scenario_named
 from sluice.sim.workload import diameter, tree
 
-NAMES = ("routing", "completeness", "interest", "leases")
+NAMES = ("routing", "completeness", "interest", "leases", "streams")
 
 HASHES = """
 from sluice.sim.scenario import scenario_named
-for name in ("routing", "completeness", "interest", "leases"):
+for name in ("routing", "completeness", "interest", "leases", "streams"):
     for seed in (3, 4):
         outcome = scenario_named(name).run(seed)
         print(outcome.trace.hash(), outcome.events)
@@ -96,6 +99,17 @@ def test_damage_heals_within_the_bound_and_sometimes_takes_most_of_it() -> None:
     assert max(recoveries) > 0.8
 
 
+def test_streams_are_put_to_a_test_that_is_not_vacuous() -> None:
+    told: Counter[type] = Counter()
+    for seed in range(60):
+        outcome = scenario_named("streams").run(seed)
+        assert outcome.violations == []
+        told.update(map(type, outcome.trace))
+    often: list[type] = [streamed.Logged, streamed.Read, streamed.Accepted, streamed.Noted]
+    rare: list[type] = [said.Refused, streamed.Missed, streamed.Trimmed, streamed.DiskFull, said.BrokerDown]
+    assert min(told[kind] for kind in often) > 1000 and min(told[kind] for kind in rare) > 5
+
+
 def test_the_diameter_of_a_tree() -> None:
     assert diameter(()) == 0
     assert diameter((("a", "b"),)) == 1
@@ -115,6 +129,6 @@ def test_trees_are_trees(seed: int) -> None:
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(SluiceError, match="routing, completeness, interest, leases"):
+    with pytest.raises(SluiceError, match="routing, completeness, interest, leases, streams"):
         scenario_named("nothing")
     assert set(SCENARIOS) >= set(NAMES)

@@ -180,10 +180,10 @@ def test_clocks_may_be_wrong() -> None:
 def test_a_core_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     world = pair()
 
-    def broken(self: Broker, event: object, now: float) -> list[object]:
+    def broken(self: Broker, events: object, now: float) -> list[object]:
         raise ValueError("broken")
 
-    monkeypatch.setattr(Broker, "step", broken)
+    monkeypatch.setattr(Broker, "step_all", broken)
     publish(world, 1)
     with pytest.raises(CoreError, match=r"broker b at Received.*ValueError: broken"):
         world.settle()

@@ -27,7 +27,7 @@ _ASK: dict[Kind, Callable[[EntryId, Entry], client.Command]] = {
 
 def rebuilt(world: World) -> World:
     """Another network with the same brokers, links and clients, at rest; the clients ask for what they ask for now."""
-    config = replace(world.config, lease=None, cache=None)
+    config = replace(world.config, lease=None, cache=None, durable=False)
     other = World(f"{world.seed}/fresh", config, min_delay_seconds=1.0, max_delay_seconds=1.0)
     for name in world.brokers:
         other.add_broker(name)

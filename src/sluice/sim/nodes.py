@@ -1,6 +1,7 @@
 """Nodes of a simulated network: a broker or a client, with the pure core that it runs and a clock that may be wrong.
 
-A node that is down has no core: a broker comes back empty, with a new incarnation, and so does a client.
+A node that is down has no core: a broker comes back with what is on its disk, if it has one, and with a new incarnation; a
+client comes back empty.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sluice.protocol.messages import EntryId, Role
 
 if TYPE_CHECKING:
     from sluice.sim.links import Direction
+    from sluice.sim.reader import Reader
+    from sluice.sim.surroundings import Surroundings
 
 
 class Node(ABC):
@@ -61,11 +64,13 @@ class Node(ABC):
 class BrokerNode(Node):
     """A broker and its core."""
 
-    __slots__ = ("core",)
+    __slots__ = ("core", "surroundings")
 
     def __init__(self, name: str) -> None:
         super().__init__(name, Role.BROKER)
         self.core: Broker | None = None
+        #: Its disk; None: it keeps nothing.
+        self.surroundings: Surroundings | None = None
 
     @property
     def is_up(self) -> bool:
@@ -85,6 +90,8 @@ class ClientNode(Node):
         "interests",
         "past",
         "published",
+        "reader",
+        "reads",
         "refusals",
         "replays",
     )
@@ -110,6 +117,9 @@ class ClientNode(Node):
         self.demand = Demand()
         #: The producers that it runs while somebody wants what they make; None: it runs none.
         self.factory: Factory[str] | None = None
+        #: What it reads from every stream, and the program that does so while it is up; None: it reads none.
+        self.reads: str | None = None
+        self.reader: Reader | None = None
 
     @property
     def is_up(self) -> bool:

@@ -58,10 +58,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A client publishes a record."""
+    """A client publishes a record, or several in one batch."""
 
     client: str
     record: Mapping[str, Any]
+    more: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,28 @@ class Garbage:
     seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class FillDisk:
+    """The disk of a broker is full."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDisk:
+    """It has room again."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """So many batches are past their retention in the log of a broker."""
+
+    broker: str
+    batches: int
+
+
 Action: TypeAlias = (
     Subscribe
     | Advertise
@@ -150,20 +173,24 @@ Action: TypeAlias = (
     | Disturb
     | Damage
     | Garbage
+    | FillDisk
+    | FreeDisk
+    | Trim
 )
 Planned: TypeAlias = tuple[float, Action]
 
 #: Actions that are faults, for the summary.
-FAULTS = (StopBroker, StopClient, LoseLink, Disturb, Damage, Garbage)
+FAULTS = (StopBroker, StopClient, LoseLink, Disturb, Damage, Garbage, FillDisk, Trim)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """A client, where it is, and whether it keeps what it publishes for those who ask for the past."""
+    """A client, where it is, what it keeps for those who ask for the past, and what it reads from the streams."""
 
     name: str
     at: str
     keeps_past: bool = False
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +228,7 @@ class Plan:
             world.add_link(a, b)
         for one in self.clients:
             offset, rate = self.clocks.get(one.name, (0.0, 1.0))
-            node = world.add_client(one.name, one.at, offset=offset, rate=rate)
+            node = world.add_client(one.name, one.at, reads=one.reads, offset=offset, rate=rate)
             if one.keeps_past:
                 node.past, node.factory = History(), Factory(SERVICES)
         # The clocks of clients count too, so what is promised is known only now; it comes first all the same.
@@ -237,8 +264,8 @@ class Performer:
                 owner, incarnation, undo = self._held.pop(ref, (name, -1, None))
                 if undo is not None and world.clients[owner].incarnation == incarnation:
                     world.command(owner, undo)
-            case Publish(name, record):
-                world.publish(name, record)
+            case Publish(name, record, more):
+                world.publish(name, record, *more)
             case StopBroker(name):
                 world.stop_broker(name)
             case StartBroker(name):
@@ -257,6 +284,12 @@ class Performer:
                 faults.damage(world, name, seed)
             case Garbage(sender, receiver, seed):
                 faults.garbage(world, sender, receiver, seed)
+            case FillDisk(name):
+                world.fill_disk(name)
+            case FreeDisk(name):
+                world.free_disk(name)
+            case Trim(name, batches):
+                world.trim(name, batches)
             case _:
                 assert_never(action)
 
@@ -284,8 +317,8 @@ def _words(action: Action) -> str:
             return f"{name} watches {where} (#{ref})"
         case Cancel(name, ref):
             return f"{name} takes back #{ref}"
-        case Publish(name, record):
-            return f"{name} publishes {dict(record)}"
+        case Publish(name, record, more):
+            return f"{name} publishes {', '.join(str(dict(each)) for each in (record, *more))}"
         case StopBroker(name):
             return f"broker {name} crashes"
         case StartBroker(name):
@@ -306,6 +339,12 @@ def _words(action: Action) -> str:
             return f"the tables of broker {name} are damaged (seed {seed})"
         case Garbage(sender, receiver, seed):
             return f"garbage is on the way from {sender} to {receiver} (seed {seed})"
+        case FillDisk(name):
+            return f"the disk of broker {name} is full"
+        case FreeDisk(name):
+            return f"the disk of broker {name} has room again"
+        case Trim(name, batches):
+            return f"the {batches} oldest batches of broker {name} are past their retention"
         case _:
             assert_never(action)
 
@@ -317,7 +356,7 @@ def mentions(action: Action) -> tuple[str, ...]:
             return (a, b)
         case Garbage(sender, receiver):
             return (sender, receiver)
-        case StopBroker(name) | StartBroker(name) | Damage(name):
+        case StopBroker(name) | StartBroker(name) | Damage(name) | FillDisk(name) | FreeDisk(name) | Trim(name):
             return (name,)
         case Disturb():
             return ()

@@ -47,7 +47,12 @@ ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect"
 #: What can go wrong, by the names that the command line knows.
 BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE = "broker-crash", "link-loss", "client-crash", "offline"
 MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES = "message-loss", "duplication", "corruption", "clocks", "tables"
-ALL_FAULTS = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE, MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES)
+DISK_FULL, RETENTION = "disk-full", "retention"
+ALL_FAULTS = (
+    *(BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE),
+    *(MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES),
+    *(DISK_FULL, RETENTION),
+)
 
 #: How often a run without faults is looked at while messages are on their way.
 GLANCES = 4
@@ -189,7 +194,9 @@ class Draft:
             return tuple(name for name in self.scenario.faults if name in self.choices.faults)
         return () if calm else drawn
 
-    def config(self, *, cache: CacheConfig | None = None, lease: LeaseConfig | None = None) -> BrokerConfig:
+    def config(
+        self, *, cache: CacheConfig | None = None, lease: LeaseConfig | None = None, durable: bool = False
+    ) -> BrokerConfig:
         """How the brokers work; an imperfect merger wastes little or much, by either measure."""
         prices = [float(price) for price in PRICES]
         policy: Policy = self.random("policy").choice(
@@ -201,6 +208,7 @@ class Draft:
             options=RoutingOptions(policy=policy),
             cache=cache,
             lease=lease,
+            durable=durable,
         )
 
     def people(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[ClientPlan, ...]]:

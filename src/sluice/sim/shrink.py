@@ -10,7 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sluice.sim.plan import Damage, Garbage, HealLink, LoseLink, Plan, Planned, StartBroker, StopBroker, mentions
+from sluice.sim.plan import (
+    Damage,
+    FillDisk,
+    FreeDisk,
+    Garbage,
+    HealLink,
+    LoseLink,
+    Plan,
+    Planned,
+    StartBroker,
+    StopBroker,
+    Trim,
+    mentions,
+)
 from sluice.sim.scenario import Outcome, Scenario
 
 T = TypeVar("T")
@@ -109,7 +122,9 @@ def without_broker(plan: Plan, broker: str, heir: str) -> Plan:
     actions: list[Planned] = []
     for at, action in plan.actions:
         match action:
-            case StopBroker(name) | StartBroker(name) | Damage(name) if name == broker:
+            case StopBroker(name) | StartBroker(name) | Damage(name) | FillDisk(name) | FreeDisk(name) | Trim(name) if (
+                name == broker
+            ):
                 continue
             case LoseLink(a, b) | HealLink(a, b) if broker in (a, b):
                 if heir not in (a, b):

@@ -15,9 +15,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, assert_never, get_args
+from typing import Any, get_args
 
+from sluice.sim import streamed
 from sluice.sim.codec import TraceError, from_json, to_json, to_text
+from sluice.sim.streamed import Streamed
 
 Names = tuple[str, ...]
 Links = tuple[tuple[str, str], ...]
@@ -147,7 +149,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The publisher is told that its notification lies outside of its advertisements."""
+    """The publisher is told that its notification lies outside of its advertisements, or that there is no room for it."""
 
     at: float
     client: str
@@ -291,7 +293,7 @@ Operation = (
     | Uninterested
 )
 Fault = BrokerDown | BrokerUp | LinkLost | LinkHealed | ClientDown | ClientUp | Corrupted | Tampered
-TraceEvent = Stage | Operation | Fault | Quiet
+TraceEvent = Stage | Operation | Fault | Streamed | Quiet
 
 #: The acts of the environment after which something may be wrong for a while.
 FAULTS: frozenset[type] = frozenset(get_args(Fault))
@@ -501,4 +503,4 @@ def tell(event: TraceEvent) -> str:
             return f"a message from {a} to {b} is {what}"
         case Quiet():
             return "faults are over, the tables are at rest"
-    assert_never(event)
+    return streamed.tell(event)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
@@ -20,16 +21,34 @@ from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Ask, Deliver, Effect, Entry, EntryId, Kind, Message, Received, Send, Store, Tick
+from sluice.protocol.messages import (
+    Deliver,
+    Effect,
+    Entry,
+    EntryId,
+    Event,
+    Kind,
+    LinkDown,
+    LinkUp,
+    Message,
+    Received,
+    Send,
+    Tick,
+)
+from sluice.sim import streamed
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
+from sluice.sim.reader import Reader
+from sluice.sim.surroundings import Surroundings
 
 N = TypeVar("N", bound=Node)
 
 #: The kinds of events on the heap; an event is (time, number, kind, what, epoch, message).
-MESSAGE, UP, DOWN, TICK, CALL = range(5)
+MESSAGE, UP, DOWN, TICK, CALL, LATER = range(6)
+#: Those that do not keep the network from being at rest: they only wait for time to pass.
+_WAITING = (TICK, LATER)
 
 #: What may happen to a message when it is sent: the ways along which it goes on, possibly none, possibly changed.
 Noise = Callable[[Direction, Message], Sequence[Message]]
@@ -90,13 +109,18 @@ class World:
     def add_broker(self, name: str, *, offset: float = 0.0, rate: float = 1.0) -> BrokerNode:
         """A broker, up, without links."""
         node = self._new(BrokerNode(name), offset, rate)
+        if self.config.durable:
+            node.surroundings = Surroundings(self, node)
         self.brokers[name] = node
         self.start_broker(name)
         return node
 
-    def add_client(self, name: str, at: str, *, offset: float = 0.0, rate: float = 1.0) -> ClientNode:
-        """A client with a link to its broker."""
+    def add_client(
+        self, name: str, at: str, *, reads: str | None = None, offset: float = 0.0, rate: float = 1.0
+    ) -> ClientNode:
+        """A client with a link to its broker; `reads` is what it reads from the streams."""
         node = self._new(ClientNode(name, at), offset, rate)
+        node.reads = reads
         self.clients[name] = node
         self.trace.append(said.Attached(self.now, name, at))
         self.start_client(name)
@@ -116,7 +140,8 @@ class World:
             advertisements=self.config.advertisements is not None,
             cache_notifications=0 if cache is None else cache.notifications,
             cache_seconds=None if cache is None else cache.seconds / max(rates, default=1.0),
-            delay_seconds=self.max_delay,
+            # How long a disk takes nobody knows.
+            delay_seconds=None if self.config.durable else self.max_delay,
             recovery_seconds=None if lease is None else recovery_seconds(lease) / min(rates, default=1.0),
         )
         links = tuple(key for key in self.links if key[1] in self.brokers)
@@ -140,6 +165,10 @@ class World:
         """Has something done at a time."""
         self._push(time, CALL, action, 0, None)
 
+    def later(self, time: float, action: Callable[[], None]) -> None:
+        """The same for something that only waits for time to pass: the network may be at rest before it."""
+        self._push(time, LATER, action, 0, None)
+
     def run(self, until: float) -> None:
         """Lets time pass up to that moment."""
         heap = self._heap
@@ -157,7 +186,7 @@ class World:
 
     def _push(self, time: float, kind: int, what: Any, epoch: int, message: Any) -> None:
         self._number += 1
-        if kind != TICK:
+        if kind not in _WAITING:
             self.moving += 1
         heappush(self._heap, (time, self._number, kind, what, epoch, message))
 
@@ -166,7 +195,7 @@ class World:
         if kind == TICK:
             self._tick(what)
             return
-        self.moving -= 1
+        self.moving -= kind != LATER
         self.events += 1
         if kind == MESSAGE:
             if what.epoch == epoch and what.told:
@@ -174,7 +203,7 @@ class World:
         elif kind == UP:
             if what.epoch == epoch:
                 what.told = True
-                self.step(what.receiver, what.up)
+                self.step(what.receiver, replace(what.up, accepted=message))
         elif kind == DOWN:
             self._notice_down(what, epoch)
         else:
@@ -218,22 +247,7 @@ class World:
     def step(self, node: Node, event: Any) -> None:
         """Hands an event or a command to the core of a node and does what it answers."""
         if isinstance(node, BrokerNode):
-            broker = node.core
-            if broker is None:
-                return
-            try:
-                effects: Sequence[Effect] = broker.step(event, node.local(self.now))
-            except Exception as error:
-                raise CoreError(f"broker {node.name} at {event}: {type(error).__name__}: {error}") from error
-            for effect in effects:
-                if isinstance(effect, Send):
-                    self.send(node, effect.peer, effect.message)
-                else:
-                    self._surround(node, effect)
-            if broker.deadline != math.inf:
-                self._schedule_tick(node)
-            if self.after_step is not None:
-                self.after_step(node, event)
+            self.step_together(node, (event,))
         elif isinstance(node, ClientNode):
             if node.core is None:
                 return
@@ -248,9 +262,31 @@ class World:
                     self._upcall(node, answer)
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
+            if node.reader is not None and isinstance(event, LinkUp):
+                node.reader.linked()
+            elif node.reader is not None and isinstance(event, LinkDown):
+                node.reader.unlinked()
 
-    def _surround(self, node: BrokerNode, effect: Store | Ask) -> None:
-        raise CoreError(f"broker {node.name} wants {effect}, and there is nothing around it that could do that")
+    def step_together(self, node: BrokerNode, events: Sequence[Event]) -> None:
+        """Hands events that came together to the core of a broker and does what it answers."""
+        broker = node.core
+        if broker is None:
+            return
+        try:
+            effects: Sequence[Effect] = broker.step_all(events, node.local(self.now))
+        except Exception as error:
+            at = "; ".join(map(str, events))
+            raise CoreError(f"broker {node.name} at {at}: {type(error).__name__}: {error}") from error
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.send(node, effect.peer, effect.message)
+            elif node.surroundings is not None:
+                node.surroundings.do(effect)
+        if broker.deadline != math.inf:
+            self._schedule_tick(node)
+        if self.after_step is not None:
+            for event in events:
+                self.after_step(node, event)
 
     def send(self, node: Node, peer: str, message: Message) -> None:
         """Puts a message on a link."""
@@ -302,6 +338,12 @@ class World:
                     if node.past is not None:
                         node.past.record(notification, now)
                     write(said.Published(now, name, notification.id.number, notification.record))
+            case client.PublishAccepted(number):
+                if self.config.durable:
+                    write(streamed.Accepted(now, name, number))
+            case client.Told(id, answer):
+                if node.reader is not None:
+                    node.reader.told(id, answer)
             case client.Completed(kind, id):
                 node.completed[id] = None
                 write(said.Completed(now, name, kind.name.lower(), id))
@@ -356,10 +398,10 @@ class World:
         self.step(node, command)
         return True
 
-    def publish(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Has a client publish a record; False if it is away."""
+    def publish(self, name: str, *records: Mapping[str, Any]) -> bool:
+        """Has a client publish records, in one batch; False if it is away."""
         core = self.clients[name].core
-        return core is not None and self.command(name, client.Publish(core.batch([record])))
+        return core is not None and self.command(name, client.Publish(core.batch(records)))
 
     def new_id(self, name: str) -> EntryId | None:
         """A name for a filter of a client; None if the client is away."""
@@ -369,21 +411,24 @@ class World:
     # What goes wrong
 
     def start_broker(self, name: str) -> None:
-        """A broker comes up, empty."""
+        """A broker comes up, with nothing but what is on its disk."""
         node = self.brokers[name]
         if node.core is None:
             node.incarnation += 1
-            node.core = Broker(name, self.config, node.incarnation)
+            accepted = None if node.surroundings is None else node.surroundings.disk.accepted()
+            node.core = Broker(name, self.config, node.incarnation, accepted)
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.BrokerUp(self.now, name))
             self._refresh_all(node)
 
     def stop_broker(self, name: str) -> None:
-        """A broker crashes and forgets everything."""
+        """A broker crashes and forgets everything that is not on its disk."""
         node = self.brokers[name]
         if node.core is not None:
             node.core = None
+            if node.surroundings is not None:
+                node.surroundings.crash()
             self.trace.append(said.BrokerDown(self.now, name))
             self._deafen(node)
             self._refresh_all(node)
@@ -394,6 +439,7 @@ class World:
         if node.core is None:
             node.incarnation += 1
             node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation)
+            node.reader = None if node.reads is None else Reader(self, node, node.reads)
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.ClientUp(self.now, name))
@@ -405,7 +451,7 @@ class World:
         """A client vanishes without a word; if `unnoticed`, its broker goes on to believe in the link."""
         node = self.clients[name]
         if node.core is not None:
-            node.core = None
+            node.core = node.reader = None
             node.completed.clear()
             node.interests.clear()
             node.demand = Demand()
@@ -431,9 +477,32 @@ class World:
             self.trace.append(said.LinkHealed(self.now, a, b))
             self._refresh(link)
 
+    def fill_disk(self, name: str) -> None:
+        """The disk of a broker takes nothing any more."""
+        self._set_full(name, True)
+
+    def free_disk(self, name: str) -> None:
+        """The disk of a broker has room again."""
+        self._set_full(name, False)
+
+    def _set_full(self, name: str, is_full: bool) -> None:
+        surroundings = self.brokers[name].surroundings
+        if surroundings is not None and surroundings.disk.is_full != is_full:
+            surroundings.disk.is_full = is_full
+            self.trace.append((streamed.DiskFull if is_full else streamed.DiskFree)(self.now, name))
+
+    def trim(self, name: str, batches: int) -> None:
+        """The oldest batches in the log of a broker are past their retention."""
+        surroundings = self.brokers[name].surroundings
+        if surroundings is not None:
+            surroundings.disk.trim(batches)
+            self.trace.append(streamed.Trimmed(self.now, name, surroundings.disk.first))
+
     def heal(self) -> None:
-        """Ends all faults: brokers are up, links work, messages arrive as they were sent."""
+        """Ends all faults: brokers are up, links work, disks have room, messages arrive as they were sent."""
         self.noise = None
+        for name in self.brokers:
+            self.free_disk(name)
         for name in self.brokers:
             self.start_broker(name)
         for a, b in self.links:
@@ -459,9 +528,16 @@ class World:
             for way in (link.forth, link.back):
                 way.is_open = True
                 way.last = self.now + self._notices.random() * self.max_delay
-                self._push(way.last, UP, way, way.epoch, None)
+                self._push(way.last, UP, way, way.epoch, self._accepted(way))
         elif not link.is_wanted:
             self._close(link)
+
+    def _accepted(self, way: Direction) -> int | None:
+        """What a durable broker tells a client that connects: how far it has its publications on disk."""
+        if self.config.durable and isinstance(way.sender, BrokerNode) and isinstance(way.receiver, ClientNode):
+            assert way.sender.core is not None
+            return way.sender.core.intake.settled(way.receiver.name)
+        return None
 
     def _close(self, link: Link) -> None:
         if not link.is_open:

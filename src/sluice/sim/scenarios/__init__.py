@@ -5,8 +5,9 @@ from sluice.sim.scenarios.completeness import Completeness
 from sluice.sim.scenarios.interest import Interest
 from sluice.sim.scenarios.leases import Leases
 from sluice.sim.scenarios.routing import Routing
+from sluice.sim.scenarios.streams import Streams
 
-for scenario in (Routing(), Completeness(), Interest(), Leases()):
+for scenario in (Routing(), Completeness(), Interest(), Leases(), Streams()):
     register_scenario(scenario)
 
-__all__ = ["Completeness", "Interest", "Leases", "Routing"]
+__all__ = ["Completeness", "Interest", "Leases", "Routing", "Streams"]

@@ -1,0 +1,97 @@
+"""The disk of a simulated broker: a log, who published how far, and durable subscriptions, all of which survive a crash.
+
+What is handed over in one call is there as a whole afterwards or not at all, by the rules of `sluice.broker.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sluice.protocol.batch import Batch, Peer
+from sluice.protocol.messages import Failed, Resume, Resumed
+from sluice.protocol.wire import encode_batch
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """Publications that were logged together."""
+
+    first: int
+    count: int
+    time_micros: int
+    payload: bytes
+
+    @property
+    def last(self) -> int:
+        """The offset of the last of them."""
+        return self.first + self.count - 1
+
+
+class Disk:
+    """What a broker has on its disk."""
+
+    __slots__ = ("_log", "_publishers", "first", "head", "is_full", "subscriptions")
+
+    def __init__(self) -> None:
+        self._log: list[LoggedBatch] = []
+        self._publishers: dict[Peer, int] = {}
+        #: The first offset that is held, and the last that was given.
+        self.first = 1
+        self.head = 0
+        #: While it is, nothing can be written.
+        self.is_full = False
+        #: For each durable subscription its filter, and how far it is in each stream.
+        self.subscriptions: dict[str, tuple[str, dict[Peer, int]]] = {}
+
+    def accepted(self) -> dict[Peer, int]:
+        """For each publisher the last number that is logged."""
+        return dict(self._publishers)
+
+    def last_number(self, publisher: Peer) -> int:
+        """The last number of a publisher that is logged."""
+        return self._publishers.get(publisher, 0)
+
+    def append(self, batch: Batch, after: int, now: float) -> int | str:
+        """Logs a batch: its first offset, or why it is not logged."""
+        if self.is_full:
+            return "the disk is full"
+        if after != self.last_number(batch.publisher):
+            return "something before it could not be logged"
+        first = self.head + 1
+        self._log.append(LoggedBatch(first, len(batch), round(now * 1e6), b"".join(encode_batch(batch))))
+        self.head += len(batch)
+        self._publishers[batch.publisher] = batch.numbers[-1]
+        return first
+
+    def read(self, after: int, until: int, max_bytes: int) -> Sequence[LoggedBatch]:
+        """Whole batches with offsets after one and up to another, about so many bytes of them, but one if there is any."""
+        found: list[LoggedBatch] = []
+        size = 0
+        for batch in self._log:
+            if batch.last > after and batch.first <= until:
+                size += len(batch.payload)
+                if found and size > max_bytes:
+                    break
+                found.append(batch)
+        return found
+
+    def trim(self, batches: int) -> None:
+        """Lets the oldest batches go."""
+        del self._log[:batches]
+        self.first = self._log[0].first if self._log else self.head + 1
+
+    def resume(self, question: Resume) -> Resumed | Failed:
+        """Where a durable subscription stopped; it is made if there is none."""
+        if question.name not in self.subscriptions:
+            if self.is_full:
+                return Failed("the disk is full")
+            self.subscriptions[question.name] = question.where, dict(question.start)
+        where, positions = self.subscriptions[question.name]
+        return Resumed(where, dict(positions))
+
+    def note(self, name: str, positions: Mapping[Peer, int]) -> bool:
+        """Notes how far a durable subscription is, if there is room for that."""
+        if not self.is_full and name in self.subscriptions:
+            self.subscriptions[name][1].update(positions)
+        return not self.is_full
