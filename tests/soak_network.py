@@ -68,6 +68,8 @@ def main() -> int:
                 command = f"python -m tests.soak_network --seed {seed} --cycles {ROUND}"
                 console.print(f"try again with: {command}", markup=False, highlight=False)
                 return 1
+            said = f"round {seed}, {shape} of {brokers}: {report.cycles:,} cycles, {report.acknowledged:,} acknowledged"
+            console.print(said, markup=False, highlight=False)
             seed += 1
             progress.update(task, completed=report.cycles)
     lines = [*report.lines(), f"minutes                       {(time.monotonic() - started) / 60:.1f}"]
