@@ -118,13 +118,18 @@ async def publish_durable(talk: Talk, *, address: str) -> None:
             talk.found(first_ns=first_ns, last_ns=time.perf_counter_ns(), missing=0)
 
 
+def _complain(gap: sluice.Gap) -> None:
+    sys.exit(f"the subscriber was told: {gap}")
+
+
 @asynccontextmanager
 async def _subscribed(
     address: str, wheres: Sequence[str]
 ) -> AsyncIterator[tuple[sluice.Bus, Sequence[AnySubscription]]]:
     """A connection with subscriptions from which on nothing is missed, and of which nothing is dropped."""
     async with AsyncExitStack() as stack:
-        bus = await stack.enter_async_context(sluice.connect(address, policy="block"))
+        # A gap ends the client: what it says is why messages are missing.
+        bus = await stack.enter_async_context(sluice.connect(address, policy="block", on_gap=_complain))
         subscriptions = [await stack.enter_async_context(bus.subscribe(where)) for where in wheres]
         for subscription in subscriptions:
             await subscription.complete()
