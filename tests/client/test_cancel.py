@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sluice
+from sluice.client import inbox as inbox_module
 from sluice.client import publisher as publisher_module
 from sluice.errors import PublishError
 from tests.broker.raw import directory, played, running
@@ -51,6 +52,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """So little that everybody has to wait all the time."""
     monkeypatch.setattr(publisher_module, "MAX_UNACCEPTED", 8)
     monkeypatch.setattr(publisher_module, "MAX_TOGETHER", 3)
+    monkeypatch.setattr(inbox_module, "MAX_TAKEN", 3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
