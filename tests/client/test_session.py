@@ -482,12 +482,20 @@ def test_from_what_could_not_be_stored_on_everything_is_refused() -> None:
     session.step(publication(session, {"x": 1}, {"x": 2}, {"x": 3}), 0.0)
     session.step(publication(session, {"x": 4}), 0.0)
     assert receive(session, Halted(2, "no room")) == [
-        *(PublishRefused(NotificationId("alice", number), "no room") for number in (2, 3, 4)),
         Send("b", Heard()),
+        *(PublishRefused(NotificationId("alice", number), "no room") for number in (2, 3, 4)),
     ]
     session.step(LinkDown("b"), 0.0)
     assert numbers_sent(durable(session, 0)) == [[1]] and [*session.batch([{}]).numbers] == [5]
     assert receive(session, Heard()) == []
+
+
+def test_what_could_not_be_stored_of_an_earlier_life_is_no_reason_to_refuse() -> None:
+    session = Session("alice", incarnation=2)
+    durable(session, 0)
+    session.step(publication(session, {"x": 1}), 0.0)
+    effects = receive(session, Halted(7, "no room"))
+    assert sent(effects)[0] == Heard() and len(numbers_sent(effects)) == 1 and news(effects) == []
 
 
 def test_what_another_broker_may_have_lost_is_said_to_be_unknown() -> None:

@@ -371,6 +371,19 @@ class Session:
                 self._unaccepted.append(batch.whole_or(rows))
         self._out.extend(PublishRefused(NotificationId(self.name, number), reason) for number in sorted(refused))
 
+    def _halt(self, number: int, reason: str) -> None:
+        """From a number on the broker has stored nothing; if that is of an earlier life, what it dropped is sent again."""
+        waiting = [each for batch in self._unaccepted for each in batch.numbers]
+        self._send(Heard())
+        if number in waiting:
+            self._refuse(frozenset(each for each in waiting if each >= number), reason)
+        else:
+            self._send_unaccepted()
+
+    def _send_unaccepted(self) -> None:
+        for batch in self._unaccepted:
+            self._send(Notify(batch))
+
     def _give_up(self) -> None:
         self._out.extend(map(PublishUnknown, self._unaccepted))
         self._unaccepted.clear()
@@ -390,8 +403,7 @@ class Session:
             return
         self.published = max(self.published, accepted)
         # Also what it has: what it refused, and could not say, it will refuse again.
-        for batch in self._unaccepted:
-            self._send(Notify(batch))
+        self._send_unaccepted()
 
     def _receive(self, message: Message) -> None:
         match message:
@@ -409,10 +421,7 @@ class Session:
             case Refused(numbers, reason):
                 self._refuse(frozenset(numbers), reason)
             case Halted(number, reason):
-                self._refuse(
-                    frozenset(each for batch in self._unaccepted for each in batch.numbers if each >= number), reason
-                )
-                self._send(Heard())
+                self._halt(number, reason)
             case Reply(id, answer):
                 self._out.append(Told(id, answer))
             case ReplayEvent(subscription, notifications):
