@@ -79,6 +79,7 @@ def sheets(run: BrokerRun) -> list[Sheet]:
             "Machine",
             ("what", "which"),
             [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")],
+            _quiet(run),
             words=2,
         ),
     ]
@@ -104,6 +105,16 @@ _DURABLE = (
 )
 _SUBSCRIPTIONS = f"As content filters above, on up to ten connections: each message matches one subscription. {_CPU}"
 _LINE = f"The publisher at one end, the subscriber at the other. {_CPU}"
+
+
+def _quiet(run: BrokerRun) -> str:
+    disturbed, trials = run.disturbed
+    if not disturbed:
+        return "Nothing else used the machine meanwhile."
+    return (
+        f"In {disturbed} of {trials} measurements other processes used over a tenth of a core meanwhile: run again on a "
+        "quiet machine."
+    )
 
 
 def _rates(run: BrokerRun, scenario: str, title: str, note: str) -> Sheet:

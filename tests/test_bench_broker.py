@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,7 @@ def test_an_absent_peer_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def entry(scenario: str, label: str, system: str, per_second: float, *latency_us: float) -> Entry:
     taken = dict(zip(("p50", "p99"), latency_us, strict=False))
-    trials = [Trial(1_000, 1_000 / (per_second * factor), 0, 0.1, 0.2, 0.3, taken) for factor in (0.5, 1.0, 3.0)]
+    trials = [Trial(1_000, 1_000 / (per_second * factor), 0, 0.1, 0.2, 0.3, 0.0, taken) for factor in (0.5, 1.0, 3.0)]
     return Entry(scenario, label, system, "1.0", trials=trials)
 
 
@@ -172,6 +173,13 @@ def test_targets_are_medians_against_the_better_peer() -> None:
         ("3.00×", False),
         ("not measured", None),
     ]
+
+
+def test_a_page_tells_whether_the_machine_was_quiet() -> None:
+    quiet = entry("one-to-one", "NATS", "nats", 1_000)
+    assert "Nothing else used the machine" in broker_report.markdown(run_of(quiet))
+    noisy = Entry("one-to-one", "Sluice", OURS, "1.0", trials=[replace(quiet.trials[0], other_cpu_seconds=1.0)])
+    assert "In 1 of 4 measurements other processes" in broker_report.markdown(run_of(quiet, noisy))
 
 
 def test_a_page_tells_what_failed() -> None:

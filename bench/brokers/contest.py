@@ -21,7 +21,7 @@ from typing import Any
 from bench.brokers.client import PERCENTILES, Order
 from bench.brokers.figures import Trial
 from bench.brokers.records import expected
-from bench.brokers.server import SOURCES, Server
+from bench.brokers.server import SOURCES, Server, all_cpu_seconds
 from bench.match import ROOT
 
 #: To connect and subscribe; ten thousand bindings take a while.
@@ -149,19 +149,22 @@ class Stand:
             await process.tell(asdict(replace(order, count=count)))
         for process in everyone:
             await process.hear(SETUP_SECONDS)
-        before = self.server.cpu_seconds()
+        before, all_before = self.server.cpu_seconds(), all_cpu_seconds()
         for process in everyone:
             await process.tell({})
         limit_seconds = order.limit_seconds + ANSWER_SECONDS
         *received, published = [await process.hear(limit_seconds) for process in everyone]
+        broker, everything = self.server.cpu_seconds() - before, all_cpu_seconds() - all_before
+        clients = sum(words["cpu_seconds"] for words in received)
         last_ns = max(words["last_ns"] for words in received or [published])
         return Trial(
             count=order.count,
             seconds=(last_ns - published["first_ns"]) / 1e9,
             missing=sum(words["missing"] for words in received or [published]),
             publisher_cpu_seconds=published["cpu_seconds"],
-            broker_cpu_seconds=self.server.cpu_seconds() - before,
-            subscriber_cpu_seconds=sum(words["cpu_seconds"] for words in received),
+            broker_cpu_seconds=broker,
+            subscriber_cpu_seconds=clients,
+            other_cpu_seconds=max(0.0, everything - broker - clients - published["cpu_seconds"]),
             latency_us={name: value for words in received for name, value in words.items() if name in PERCENTILES},
         )
 

@@ -21,6 +21,8 @@ class Trial:
     publisher_cpu_seconds: float
     broker_cpu_seconds: float
     subscriber_cpu_seconds: float
+    other_cpu_seconds: float
+    """What processes that have nothing to do with it used meanwhile."""
     latency_us: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -86,6 +88,12 @@ class BrokerRun:
     def to_json(self) -> dict[str, Any]:
         """The whole run as plain data."""
         return asdict(self)
+
+    @property
+    def disturbed(self) -> tuple[int, int]:
+        """In how many trials others used over a tenth of a core meanwhile, and how many trials there were."""
+        trials = [trial for entry in self.entries for trial in entry.trials]
+        return sum(trial.other_cpu_seconds > 0.1 * trial.seconds for trial in trials), len(trials)
 
     def of(self, scenario: str) -> Iterator[Entry]:
         """The contestants of a scenario."""
