@@ -20,6 +20,7 @@ ROOMS = (
     "model",
     "match",
     "protocol",
+    "files",
     "net",
     "broker",
     "client",
@@ -28,7 +29,6 @@ ROOMS = (
     "sim",
     "lab",
     "demo",
-    "files",
     "cli",
 )
 #: Everybody may import these; they import no room.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -185,8 +184,9 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_environment_is_used_only_if_nothing_is_said(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sluice.client.command import _address
+    from sluice.client.connect import default_address
 
-    assert _address(None) == os.environ["SLUICE_ADDRESS"] and _address("here:1") == "here:1"
+    with sluice.connect() as bus:
+        assert bus.broker() == "b" and default_address() == address
     monkeypatch.delenv("SLUICE_ADDRESS")
-    assert _address(None) == "sluice://127.0.0.1:7470"
+    assert default_address() == "sluice://127.0.0.1:7470"

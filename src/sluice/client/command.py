@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import base64
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Where a broker is looked for unless it is said.
-ENVIRONMENT = "SLUICE_ADDRESS"
-_ADDRESS_HELP = f"of a broker (default: ${ENVIRONMENT}, or sluice://127.0.0.1:7470)"
+_ADDRESS_HELP = "of a broker (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)"
 
 PUBLISH_SUMMARY = "publish the records of a file or of a pipe"
 PUBLISH_DESCRIPTION = """\
@@ -105,10 +102,6 @@ def _count(text: str) -> int:
     return number
 
 
-def _address(said: str | None) -> str:
-    return said or os.environ.get(ENVIRONMENT) or "sluice://127.0.0.1:7470"
-
-
 # publish
 
 
@@ -118,11 +111,11 @@ def publish(arguments: argparse.Namespace) -> int:
 
     source = Source(arguments.file, arguments.format)
     source.check()
-    print(asyncio.run(_publish(source, _address(arguments.to), arguments.batch)))
+    print(asyncio.run(_publish(source, arguments.to, arguments.batch)))
     return 0
 
 
-async def _publish(source: Source, address: str, rows: int) -> int:
+async def _publish(source: Source, address: str | None, rows: int) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -185,7 +178,7 @@ def subscribe(arguments: argparse.Namespace) -> int:
 async def _subscribe(arguments: argparse.Namespace) -> None:
     from sluice.client.connect import connect
 
-    async with connect(_address(arguments.at), on_gap=_tell_gap) as bus:
+    async with connect(arguments.at, on_gap=_tell_gap) as bus:
         subscription: AnySubscription
         if arguments.durable is not None:
             subscription = bus.subscribe(arguments.where, durable=arguments.durable)
@@ -242,11 +235,11 @@ def _json_value(value: object) -> Any:
 
 def advertise(arguments: argparse.Namespace) -> int:
     """Holds an advertisement until Ctrl-C, and prints who comes and goes."""
-    asyncio.run(_advertise(arguments.where, _address(arguments.at)))
+    asyncio.run(_advertise(arguments.where, arguments.at))
     return 0
 
 
-async def _advertise(where: str, address: str) -> None:
+async def _advertise(where: str, address: str | None) -> None:
     from sluice.client.connect import connect
 
     async with connect(address) as bus, bus.advertise(where) as advertisement, bus.watch(where) as interest:

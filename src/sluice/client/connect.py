@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from sluice.client.gap import Gap
 from sluice.client.link import Dial
 from sluice.client.options import Options
 from sluice.errors import ConfigurationError
-from sluice.net.address import Address
+from sluice.net.address import DEFAULT_PORT, Address
 from sluice.net.connection import Connection
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ SCHEME = "memory://"
 
 
 def connect(
-    address: str = "sluice://127.0.0.1:7470",
+    address: str | None = None,
     name: str | None = None,
     *,
     policy: str = "drop-oldest",
@@ -38,6 +39,7 @@ def connect(
 ) -> Connector:
     """A connection to a broker, once it is entered: `async with sluice.connect(...) as bus`.
 
+    Without an address it is that in the environment variable `SLUICE_ADDRESS`, or `sluice://127.0.0.1:7470`.
     The fields of `sluice.client.options.Options` say what the options mean.
     """
     options = Options(
@@ -50,7 +52,12 @@ def connect(
         give_up_seconds=give_up_seconds,
         close_seconds=close_seconds,
     )
-    return Connector(address, options)
+    return Connector(address or default_address(), options)
+
+
+def default_address() -> str:
+    """Where a broker is looked for if nobody says where it is."""
+    return os.environ.get("SLUICE_ADDRESS") or str(Address("127.0.0.1", DEFAULT_PORT))
 
 
 class Connector:
