@@ -28,8 +28,8 @@ SHAPES = (("line", 3), ("star", 4), ("tree", 5), ("line", 5))
 TEXT = """\
 # Brokers killed under load
 
-`python -m tests.soak_network --report` wrote this on {date}. Brokers of small networks were killed with SIGKILL while programs
-published and read at all of them; afterwards every log was compared with what had been acknowledged, and what durable
+These are the counts of `python -m tests.soak_network --cycles {cycles} --seed {seed}`, which ended on {date}. Brokers of small
+networks were killed with SIGKILL while programs published and read at all of them; afterwards every log was compared with what had been acknowledged, and what durable
 subscriptions had read with the logs. Nothing was lost and nothing was read twice.
 
 ```
@@ -76,7 +76,7 @@ def main() -> int:
     console.print("\n".join(lines), markup=False, highlight=False)
     console.print("nothing that was acknowledged is lost, nothing was read twice", markup=False, highlight=False)
     if options.report:
-        write(lines)
+        write(lines, options.cycles, options.seed)
     return 0
 
 
@@ -89,10 +89,10 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def write(lines: list[str]) -> None:
+def write(lines: list[str], cycles: int, seed: int) -> None:
     """Writes the counts for people."""
     counts = "\n".join(lines)
-    RESULTS.write_text(TEXT.format(date=datetime.now(UTC).date(), counts=counts))
+    RESULTS.write_text(TEXT.format(cycles=cycles, seed=seed, date=datetime.now(UTC).date(), counts=counts))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,6 +45,8 @@ class Report:
     deliveries: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     longest_recovery_seconds: float = 0.0
+    #: The longest that anything was waited for within a recovery, and what that was.
+    longest_wait: tuple[float, str] = (0.0, "nothing")
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -52,7 +55,9 @@ class Report:
         yield f"durable deliveries            {self.deliveries:,}"
         kills = ", ".join(f"{name} {count:,}" for name, count in sorted(self.kills.items()))
         yield f"kills                         {self.kills.total():,} ({kills})"
+        seconds, what = self.longest_wait
         yield f"longest recovery              {self.longest_recovery_seconds:.1f} s"
+        yield f"longest wait in one           {seconds:.1f} s, until {what}"
 
 
 class Lost(AssertionError):
@@ -227,17 +232,22 @@ class Drill:
                 self._kill(victim)
                 self.network.launch(victim)
         for victim in victims:
-            await asyncio.to_thread(self.network.wait, victim)
+            await self._wait(asyncio.to_thread(self.network.wait, victim), f"{victim} listens")
         for one in self.publishers:
-            await until(lambda one=one: one.acknowledged > before[one.home], f"{one.name} goes on")  # type: ignore[misc]
+            what = f"{one.name} goes on"
+            await self._wait(until(lambda one=one: one.acknowledged > before[one.home], what), what)  # type: ignore[misc]
         for reader in self.readers:
             for stream in victims:
-                await until(
-                    lambda reader=reader, stream=stream: reader.has_passed(stream, before[stream]),  # type: ignore[misc]
-                    f"{reader.name} reads on in {stream}",
-                )
+                what = f"{reader.name} reads on in {stream}"
+                passed = partial(reader.has_passed, stream, before[stream])
+                await self._wait(until(passed, what), what)
         self.report.cycles += 1
         self.report.longest_recovery_seconds = max(self.report.longest_recovery_seconds, time.monotonic() - began)
+
+    async def _wait(self, condition: Awaitable[None], what: str) -> None:
+        began = time.monotonic()
+        await condition
+        self.report.longest_wait = max(self.report.longest_wait, (time.monotonic() - began, what))
 
     def _kill(self, name: str) -> None:
         self.network.kill(name)
