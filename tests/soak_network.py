@@ -29,8 +29,8 @@ TEXT = """\
 # Brokers killed under load
 
 These are the counts of `python -m tests.soak_network --cycles {cycles} --seed {seed}`, which ended on {date}. Brokers of small
-networks were killed with SIGKILL while programs published and read at all of them; afterwards every log was compared with what had been acknowledged, and what durable
-subscriptions had read with the logs. Nothing was lost and nothing was read twice.
+networks were killed with SIGKILL while programs published and read at all of them; afterwards every log was compared with what
+had been acknowledged, and what durable subscriptions had read with the logs. Nothing was lost and nothing was read twice.
 
 ```
 {counts}
