@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,16 @@ async def test_whatever_is_a_record_can_be_published() -> None:
         assert await bus.publish_many([]) == bus.published == 3
         await bus.publish({"price": 10})
         assert (await anext(quotes))["price"] == 10
+
+
+@played
+async def test_an_event_can_go_into_another_process() -> None:
+    async with running() as server, sluice.connect(at(server)) as bus, bus.subscribe("true") as feed:
+        await feed.complete()
+        await bus.publish({"n": [1, {"m": 2}]})
+        event = await anext(feed)
+        elsewhere = pickle.loads(pickle.dumps(event))
+        assert elsewhere == event == {"n": [1, {"m": 2}]} and type(elsewhere) is dict
 
 
 @played

@@ -224,7 +224,12 @@ class DurableSubscription(AnySubscription):
     async def _look_for_streams(self) -> None:
         """Has every stream read that there is or will be."""
         while True:
-            for stream in await self._streams():
+            try:
+                streams = await self._streams()
+            except RequestError as error:
+                logger.warning("which streams there are could not be asked: %s", error)
+                streams = []
+            for stream in streams:
                 if stream not in self._readers or self._readers[stream].done():
                     self._readers[stream] = asyncio.create_task(self._read(stream))
             await asyncio.sleep(LOOK_SECONDS)

@@ -231,7 +231,6 @@ class Engine:
         self.publisher.down()
         assert self._broker is not None
         self.step(LinkDown(self._broker))
-        self.publisher.down()
         self.questions.fail(f"the link to {self._broker} broke: {reason}")
         self._changed.notify()
 

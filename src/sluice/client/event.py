@@ -42,6 +42,10 @@ class Event(dict[str, Any]):
         event.subscriptions = subscriptions
         return event
 
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        """Into another process goes the record alone: subscriptions belong to this one."""
+        return dict, (dict(self),)
+
     @property
     def id(self) -> NotificationId:
         """Who published it, and the publisher's own count: no two notifications have the same."""

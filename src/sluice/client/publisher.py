@@ -143,7 +143,6 @@ class Publisher:
         """There is none."""
         self._is_up = False
         self._room = 0
-        self._settle()
 
     def accepted(self) -> None:
         """The broker has accepted something."""
@@ -151,7 +150,8 @@ class Publisher:
 
     def refused(self, news: PublishRefused) -> None:
         """The broker does not take something."""
-        logger.warning("publication %d was refused: %s", news.id.number, news.reason)
+        if not self._refused:  # once until somebody asks: a full disk refuses thousands
+            logger.warning("publication %d was refused: %s", news.id.number, news.reason)
         if len(self._refused) < MAX_FAILED:
             self._refused[news.id.number] = news.reason
         self._settle()
