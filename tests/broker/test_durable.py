@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.broker import BrokerConfig
-from sluice.client.session import PublishAccepted, PublishRefused
+from sluice.client.session import PublishAccepted, PublishRefused, Unadvertise
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.messages import Accepted, Halted, Heard, Notify, NotStored, Store, Stored
 from tests.protocol.drive import Network, advertise, line, publish, subscribe
@@ -198,7 +198,8 @@ def test_a_publisher_that_did_not_hear_of_a_failure_sends_again_what_failed_and_
     network.link("b1", "bob")
     network.run()
     assert stores(network) == [([1], 0), ([2], 1)]
-    assert not [each for _, each in network.news if isinstance(each, PublishRefused | PublishAccepted)]
+    assert not [each for _, each in network.news if isinstance(each, PublishRefused)]
+    assert not any(each.number for _, each in network.take_news(PublishAccepted))
 
 
 def test_a_refusal_that_got_lost_is_said_again() -> None:
@@ -216,4 +217,42 @@ def test_a_refusal_that_got_lost_is_said_again() -> None:
     network.link("b1", "bob")
     network.run()
     assert [each.id.number for _, each in network.news if isinstance(each, PublishRefused)] == [1]
-    assert network.take_news(PublishAccepted) == [("bob", PublishAccepted(2))]
+    store(network)
+    network.run()
+    assert network.take_news(PublishAccepted)[-1] == ("bob", PublishAccepted(2))
+
+
+def test_what_was_refused_unheard_and_is_advertised_by_now_is_stored() -> None:
+    network = network_of(BrokerConfig(durable=True, advertisements="simple"))
+    advertise(network, "bob/1", "x > 1")
+    network.run()
+    network.news.clear()
+    publish(network, "bob", {"x": 1})
+    publish(network, "bob", {"x": 2})
+    network.hold("b1", "bob")
+    network.run()
+    assert stores(network) == [], "what follows something refused waits until that is heard"
+    network.cut("b1", "bob")
+    network.release("b1", "bob")
+    advertise(network, "bob/2", "x = 1")
+    network.link("b1", "bob")
+    network.run()
+    assert stores(network) == [([1], 0), ([2], 1)]
+    assert not [each for _, each in network.news if isinstance(each, PublishRefused)]
+
+
+def test_what_is_on_disk_counts_whatever_is_advertised_now() -> None:
+    network = network_of(BrokerConfig(durable=True, advertisements="simple"))
+    advertise(network, "bob/1", "x > 1")
+    network.run()
+    publish(network, "bob", {"x": 2})
+    network.hold("b1", "bob")
+    network.run()
+    store(network)
+    network.cut("b1", "bob")
+    network.release("b1", "bob")
+    network.do("bob", Unadvertise("bob/1"))
+    network.link("b1", "bob")
+    network.run()
+    assert not [each for _, each in network.news if isinstance(each, PublishRefused)]
+    assert network.take_news(PublishAccepted)[-1] == ("bob", PublishAccepted(1))

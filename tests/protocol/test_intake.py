@@ -19,8 +19,8 @@ def batch(first: int, last: int | None = None) -> Records:
 
 
 def take(intake: Intake, first: int, last: int | None = None) -> tuple[list[int], int] | None:
-    taken = intake.take(batch(first, last))
-    return None if taken is None else ([*taken[0].numbers], taken[1])
+    fresh = intake.fresh(batch(first, last))
+    return None if fresh is None else ([*fresh.numbers], intake.take(fresh))
 
 
 def test_nothing_is_taken_twice() -> None:
@@ -51,7 +51,7 @@ def test_with_a_disk_it_forgets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     intake = Intake({"a": 3, "b": 4}, stores=True)
     for name in "cde":
         intake.take(Records.of(name, 1, [{}]))
-        assert intake.take(Records.of(name, 1, [{}])) is None
+        assert intake.fresh(Records.of(name, 1, [{}])) is None
     assert (intake.settled("a"), intake.settled("b")) == (3, 4)
 
 
@@ -89,9 +89,23 @@ def test_nothing_is_taken_from_a_publisher_that_has_not_heard_of_a_failure() -> 
     assert intake.failed(batch(1), 0)
     intake.halt("bob")
     assert take(intake, 2) is None and intake.settled("bob") == 0
-    intake.go_on("bob")
+    intake.heard("bob")
     assert take(intake, 1) == ([1], 0)
-    intake.go_on("nobody")
+    intake.heard("nobody")
+
+
+def test_each_thing_that_was_not_taken_has_to_be_heard() -> None:
+    intake = Intake({}, stores=True)
+    intake.halt("bob")
+    intake.halt("bob")
+    intake.heard("bob")
+    assert take(intake, 1) is None
+    intake.heard("bob")
+    assert take(intake, 1) == ([1], 0)
+    intake.halt("bob")
+    intake.halt("bob")
+    intake.unlinked("bob")
+    assert take(intake, 2) == ([2], 1)
 
 
 class Disk:
@@ -134,7 +148,7 @@ class Publisher:
         """The link breaks, with all that is on it, and works again."""
         self.to.clear()
         self.back.clear()
-        self.intake.go_on("bob")
+        self.intake.unlinked("bob")
         if self.unanswered:
             self.to.append([*self.unanswered])
 
@@ -148,19 +162,20 @@ class Publisher:
         """Something arrives at the broker."""
         numbers = self.to.popleft()
         if numbers is None:
-            self.intake.go_on("bob")
+            self.intake.heard("bob")
             return
-        taken = self.intake.take(Records("bob", numbers, records=[{}] * len(numbers)))
-        if taken is None:
+        fresh = self.intake.fresh(Records("bob", numbers, records=[{}] * len(numbers)))
+        if fresh is None:
             self.back.append(("accepted", self.intake.settled("bob")))
         else:
-            self.disk.queue.append(taken)  # type: ignore[arg-type]
+            self.disk.queue.append((fresh, self.intake.take(fresh)))  # type: ignore[arg-type]
 
     def store(self) -> None:
         """The disk says something."""
         halted = self.disk.answer(self.intake)
         if halted is not None:
             self.intake.halt("bob")
+            self.back.append(("accepted", self.intake.settled("bob")))
             self.back.append(("halted", halted))
         else:
             self.back.append(("accepted", self.intake.settled("bob")))

@@ -179,6 +179,8 @@ class Broker:
             case NotStored(batch, accepted, reason):
                 if self.intake.failed(batch, accepted) and batch.publisher in self.roles:
                     self.intake.halt(batch.publisher)
+                    # What came again with it may be on disk already.
+                    self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
             case Answered(reply):
                 self._answer(reply)
@@ -228,7 +230,7 @@ class Broker:
         for kind, table in self.tables.items():
             self._spread(kind, peer, table.stop_hearing(peer))
         del self.roles[peer]
-        self.intake.go_on(peer)
+        self.intake.unlinked(peer)
         for asker, reply in self.requests.forget(peer):
             self._send(asker, reply)
 
@@ -256,7 +258,7 @@ class Broker:
                 if export is not None:
                     export.acknowledge(version)
             case Heard():
-                self.intake.go_on(peer)
+                self.intake.heard(peer)
             case Deliver() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:
@@ -350,41 +352,43 @@ class Broker:
         if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
             return None
         source, batch = event.peer, event.message.batch
-        if self.roles[source] == Role.BROKER:
-            return source, batch
-        rows = self._admitted(source, batch)
-        if not rows:
+        if self.roles[source] == Role.BROKER or not batch:
+            return (source, batch) if batch else None
+        if batch.publisher != source:
+            reason = f"it says it is from {batch.publisher!r}: publish under your own name"
+            self._send(source, Refused(tuple(batch.numbers), reason))
             return None
-        batch = batch.whole_or(rows)
-        taken = self.intake.take(batch)
-        if taken is None:
+        fresh = self.intake.fresh(batch)
+        if fresh is None:
             self._send(source, Accepted(self.intake.settled(source)))
             return None
-        batch, after = taken
-        if self.config.durable:
-            self._out.append(Store(batch, after))
+        admitted = self._admitted(source, fresh)
+        if admitted is None:
             return None
-        self._send(source, Accepted(batch.numbers[-1]))
-        return source, batch
+        after = self.intake.take(admitted)
+        if self.config.durable:
+            self._out.append(Store(admitted, after))
+            return None
+        self._send(source, Accepted(admitted.numbers[-1]))
+        return source, admitted
 
-    def _admitted(self, client: Peer, batch: Batch) -> Sequence[int]:
-        """The rows that a client may publish; tells it of the others."""
-        rows: Sequence[int] = range(len(batch))
-        reason = None
-        if batch.publisher != client:
-            rows, reason = (), f"it says it is from {batch.publisher!r}: publish under your own name"
-        elif self.config.advertisements:
-            advertised = self.tables[Kind.ADVERTISEMENTS].replica(client, self._now).entries
-            rows = [
-                row
-                for row, record in enumerate(batch.records)
-                if any(entry.where.matches(record) for entry in advertised)
-            ]
-            reason = f"it matches none of the {len(advertised)} advertisements of {client!r}: advertise it first"
-        if reason is not None and len(rows) < len(batch):
-            taken = {batch.numbers[row] for row in rows}
-            self._send(client, Refused(tuple(number for number in batch.numbers if number not in taken), reason))
-        return rows
+    def _admitted(self, client: Peer, batch: Batch) -> Batch | None:
+        """What a client has advertised and so may publish; tells it of the rest."""
+        if not self.config.advertisements:
+            return batch
+        advertised = self.tables[Kind.ADVERTISEMENTS].replica(client, self._now).entries
+        may = [any(entry.where.matches(record) for entry in advertised) for record in batch.records]
+        if all(may):
+            return batch
+        refused = tuple(number for number, is_advertised in zip(batch.numbers, may, strict=True) if not is_advertised)
+        reason = f"it matches none of the {len(advertised)} advertisements of {client!r}: advertise it first"
+        self._send(client, Refused(refused, reason))
+        rows = [row for row, is_advertised in enumerate(may) if is_advertised]
+        if self.config.durable:
+            # The client sends what follows again, once it has heard.
+            self.intake.halt(client)
+            rows = rows[: may.index(False)]
+        return batch.take(rows) if rows else None
 
     def _publish(self, arrived: list[tuple[Peer, Batch]]) -> None:
         """Sends notifications on, to every peer that has a matching entry, except back to the broker they came from."""

@@ -402,7 +402,7 @@ class Session:
             self._give_up()
             return
         self.published = max(self.published, accepted)
-        # Also what it has: what it refused, and could not say, it will refuse again.
+        self._accept(accepted)
         self._send_unaccepted()
 
     def _receive(self, message: Message) -> None:
@@ -420,6 +420,10 @@ class Session:
                     self._send(self._exports[kind].snapshot())
             case Refused(numbers, reason):
                 self._refuse(frozenset(numbers), reason)
+                if self._durable:
+                    # It takes nothing behind these before we have heard: what was under way comes again.
+                    self._send(Heard())
+                    self._send_unaccepted()
             case Halted(number, reason):
                 self._halt(number, reason)
             case Reply(id, answer):

@@ -1,9 +1,9 @@
 """Nothing counts twice: the last number that a broker has taken in from each publisher.
 
 A publisher counts what it publishes and sends again, under the same numbers, what was not acknowledged when its link broke.
-Where publications are stored, one is taken in when it is on its way to the disk and settled when it is there. When one could
-not be stored, nothing that follows it is taken before its publisher has heard of that: it might send the first one again, and
-behind what followed it that would pass for an old one.
+Where publications are stored, one is taken in when it is on its way to the disk and settled when it is there. When one was not
+taken or could not be stored, nothing that follows it is taken before its publisher has heard of that: it might send the first
+one again, and behind what followed it that would pass for an old one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Intake:
 
     >>> from sluice.protocol.batch import Records
     >>> intake = Intake({"alice": 1}, stores=False)
-    >>> new, after = intake.take(Records.of("alice", 1, [{"n": 1}, {"n": 2}]))
-    >>> [*new.numbers], after, intake.take(Records.of("alice", 2, [{"n": 2}]))
+    >>> new = intake.fresh(Records.of("alice", 1, [{"n": 1}, {"n": 2}]))
+    >>> new.numbers, intake.take(new), intake.fresh(Records.of("alice", 2, [{"n": 2}]))
     ([2], 1, None)
     """
 
@@ -36,24 +36,29 @@ class Intake:
         self._under_way: Counter[Peer] = Counter()
         #: How many of the next answers are of no account, because something before them has failed.
         self._void: Counter[Peer] = Counter()
-        #: Publishers that have not heard yet that something of theirs was not stored.
-        self._halted: dict[Peer, None] = {}
+        #: How many things publishers have not heard yet of what was not taken or stored.
+        self._halted: Counter[Peer] = Counter()
 
-    def take(self, batch: Batch) -> tuple[Batch, int] | None:
-        """What is new in a batch, and the last number before that; None if nothing is to be taken."""
-        publisher, numbers = batch.publisher, batch.numbers
-        last = self._taken.get(publisher, 0)
-        if numbers[-1] <= last or publisher in self._halted:
+    def fresh(self, batch: Batch) -> Batch | None:
+        """What is new in a batch; None if nothing of it is to be taken."""
+        numbers, last = batch.numbers, self._taken.get(batch.publisher, 0)
+        if not numbers or numbers[-1] <= last or self._halted[batch.publisher]:
             return None
-        if numbers[0] <= last:
-            batch = batch.take([row for row, number in enumerate(numbers) if number > last])
-        self._taken[publisher] = numbers[-1]
+        if numbers[0] > last:
+            return batch
+        return batch.take([row for row, number in enumerate(numbers) if number > last])
+
+    def take(self, batch: Batch) -> int:
+        """Takes in what is new; returns the last number before it."""
+        publisher = batch.publisher
+        last = self._taken.get(publisher, 0)
+        self._taken[publisher] = batch.numbers[-1]
         self._taken.move_to_end(publisher)
         if self._stores:
             self._under_way[publisher] += 1
         elif len(self._taken) > MAX_PUBLISHERS:
             self._taken.popitem(last=False)
-        return batch, last
+        return last
 
     def stored(self, batch: Batch) -> int:
         """A batch is on disk: the number up to which everything of its publisher is settled."""
@@ -77,11 +82,16 @@ class Intake:
         return True
 
     def halt(self, publisher: Peer) -> None:
-        """Takes nothing from a publisher until it has heard what was not stored."""
-        self._halted[publisher] = None
+        """Takes nothing from a publisher until it has heard what was not taken."""
+        self._halted[publisher] += 1
 
-    def go_on(self, publisher: Peer) -> None:
-        """A publisher has heard it, or its link is gone: then it sends again what it has not heard of."""
+    def heard(self, publisher: Peer) -> None:
+        """A publisher has heard one such thing; it may not yet have heard the next."""
+        if self._halted[publisher]:
+            _decrement(self._halted, publisher)
+
+    def unlinked(self, publisher: Peer) -> None:
+        """The link of a publisher is gone: over the next one it sends again what it has not heard of."""
         self._halted.pop(publisher, None)
 
     def settled(self, publisher: Peer) -> int:

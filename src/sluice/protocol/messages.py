@@ -151,7 +151,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Publications that the broker does not take."""
+    """Publications that the broker does not take; a durable one takes nothing behind them before the publisher says `Heard`."""
 
     numbers: tuple[int, ...]
     reason: str
@@ -167,7 +167,7 @@ class Halted:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The publisher knows what was not stored; what it says from now on is new."""
+    """The publisher knows what was not taken or not stored; what it says from now on it says knowing that."""
 
 
 @dataclass(frozen=True, slots=True)

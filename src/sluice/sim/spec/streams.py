@@ -138,6 +138,8 @@ def _stored_first(history: History) -> Iterator[Violation]:
 
 
 def _room(history: History) -> Iterator[Violation]:
+    if history.advertisements:
+        return  # what is not advertised is refused as well
     full: dict[str, list[tuple[float, float]]] = {}
     homes = {event.client: event.broker for event in history.events if isinstance(event, Attached)}
     for event in history.events:
