@@ -105,16 +105,18 @@ async def publish_paced(talk: Talk, *, address: str) -> None:
             talk.found(first_ns=first_ns)
 
 
-async def publish_durable(talk: Talk, *, address: str) -> None:
-    """Publishes one by one; done when all is acknowledged."""
+async def publish_durable(talk: Talk, *, address: str, window: int = 0) -> None:
+    """Publishes one by one; done when all is acknowledged. With a window it waits for that after every so many."""
     async with sluice.connect(address) as bus:
         async for order in talk.orders():
             records = plain(order.count)
+            step = window or len(records)
             await talk.go()
             first_ns = time.perf_counter_ns()
-            for record in records:
-                await bus.publish(record)
-            await bus.flush()
+            for start in range(0, len(records), step):
+                for record in records[start : start + step]:
+                    await bus.publish(record)
+                await bus.flush()
             talk.found(first_ns=first_ns, last_ns=time.perf_counter_ns(), missing=0)
 
 

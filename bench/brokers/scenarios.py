@@ -24,6 +24,8 @@ FIRST_COUNT = 200
 #: A warm-up that took less says little about the speed: it is repeated with more messages.
 LONG_ENOUGH_SECONDS = 0.3
 MOST_MESSAGES = 2_000_000
+#: Unacknowledged publications that nats-py has under way at most; Sluice's client lets there be more.
+WINDOW = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,12 @@ def durable(_: Plan) -> Iterator[Sequence[Contestant]]:
         Contestant("NATS JetStream", "nats", publisher),
         Contestant("NATS JetStream, files written through", "nats", publisher, serve={"synchronous_files": True}),
         Contestant("Sluice", OURS, publisher, serve={"durable": True}),
+        Contestant(
+            f"Sluice, at most {WINDOW:,} under way",
+            OURS,
+            Client("publish_durable", {"window": WINDOW}),
+            serve={"durable": True},
+        ),
         Contestant("Sluice, without fsync", OURS, publisher, serve={"durable": True, "fsync": False}),
     )
 

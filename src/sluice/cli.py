@@ -232,9 +232,10 @@ def _simulate_parser(verbs: Any) -> None:
         "told as a story, and printed with the command that repeats it; the exit status is 1 then.\n"
         "\n"
         "scenarios: routing (notifications reach exactly those who asked), completeness (who was told so misses\n"
-        "nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal).\n"
+        "nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal),\n"
+        "streams (what was accepted is logged once, and durable readers get all of it).\n"
         "faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication,\n"
-        "corruption, clocks, tables.",
+        "corruption, clocks, tables; in streams also disk-full, retention.",
         """  sluice simulate
   sluice simulate --scenario leases --runs 1000
   sluice simulate --scenario routing --routing merging --advertisements --faults link-loss,broker-crash

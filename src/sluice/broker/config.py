@@ -76,7 +76,7 @@ class ServerConfig:
         float, "how long a subscriber with the policy block may hold publishers up before it is disconnected"
     ] = 5.0
     max_connections: Annotated[int, "connections at a time, those of brokers included"] = 10_000
-    max_subscriptions: Annotated[int, "subscriptions of all clients together"] = 2_000_000
+    max_subscriptions: Annotated[int, "subscriptions, advertisements and watches of all clients together"] = 2_000_000
     heartbeat_seconds: Annotated[float, "how long a link is quiet before it is asked whether it lives"] = 5.0
     imports: Annotated[
         tuple[str, ...],

@@ -102,8 +102,8 @@ class Server:
         #: The publishers that wait, the next one first.
         self._held: dict[Peering, None] = {}
         self._waiting_bytes = 0
-        #: How many subscriptions clients have, about: what they take back is subtracted now and then.
-        self._subscriptions = 0
+        #: How many filters clients have told, about: what they take back is subtracted now and then.
+        self._filters = 0
         #: What the journal's thread has to say.
         self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
         self._stopping = False
@@ -133,6 +133,7 @@ class Server:
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(self.name, core, incarnation, accepted)
+        self.broker.forwarding.begin()
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
         if listens:
             host, port = Address.of(self.config.listen)
@@ -292,9 +293,9 @@ class Server:
             for entry in entries:
                 if entry.id == self.name or ways.get(entry.id or "", peering.name) != peering.name:
                     return f"{entry.id} is reached another way: this link would close a cycle, and brokers form a tree"
-        elif peering.role == Role.CLIENT and message.kind == Kind.SUBSCRIPTIONS:
-            self._subscriptions += len(entries)
-            if self._subscriptions > self.config.max_subscriptions:
+        elif peering.role == Role.CLIENT:
+            self._filters += len(entries)
+            if self._filters > self.config.max_subscriptions:
                 return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"
         return None
 
@@ -415,9 +416,11 @@ class Server:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             now = self._loop.time()
-            held = self.broker.tables[Kind.SUBSCRIPTIONS].replicas
-            self._subscriptions = sum(
-                len(replica.entries) for peer, replica in held.items() if self.broker.roles.get(peer) == Role.CLIENT
+            self._filters = sum(
+                len(replica.entries)
+                for table in self.broker.tables.values()
+                for peer, replica in table.replicas.items()
+                if self.broker.roles.get(peer) == Role.CLIENT
             )
             for peering, since in list(self._strangers.items()):
                 if now - since > HANDSHAKE_SECONDS:

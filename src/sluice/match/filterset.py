@@ -73,17 +73,20 @@ class FilterSet(Generic[K]):
             del self._keys[number]
             self._matcher.remove(number)
 
+    def index(self) -> None:
+        """Makes the index now, so that no question has to wait for it; filters that come later go into it as they come."""
+        if self._matcher is None:
+            self._matcher = Matcher()
+            for key, where in self._filters.items():
+                self._number(key)
+                self._matcher.add(where, id=self._numbers[key])
+
     def _indexed(self, records: int = 1) -> Matcher | None:
         """The index, made when the first question comes that needs it; None if a look at each is quicker."""
-        if self._matcher is None and len(self._filters) * records > SCAN_UP_TO:
-            self._index()
+        if len(self._filters) * records <= SCAN_UP_TO:
+            return None
+        self.index()
         return self._matcher
-
-    def _index(self) -> None:
-        self._matcher = Matcher()
-        for key, where in self._filters.items():
-            self._number(key)
-            self._matcher.add(where, id=self._numbers[key])
 
     def _number(self, key: K) -> None:
         self._numbers[key] = self._next
@@ -127,8 +130,7 @@ class FilterSet(Generic[K]):
         >>> [(row, keys[place]) for row, place in zip(rows.tolist(), places.tolist(), strict=True)]
         [(0, 'cheap'), (0, 'any'), (1, 'any')]
         """
-        if self._matcher is None:
-            self._index()
+        self.index()
         assert self._matcher is not None
         offsets, numbers = self._matcher.match_batch(records)
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

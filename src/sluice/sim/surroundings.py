@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sluice.sim.world import World
 
 #: How long a disk takes at most to make a group durable, and its thread to say so, as shares of the longest delay of a link.
-SYNC, SAY = 2.0, 0.5
+SYNC, SAY = 8.0, 0.5
 
 
 class Surroundings:
@@ -130,7 +130,8 @@ class Surroundings:
         group, self._waiting = self._waiting, []
         self._is_busy = True
         world = self._world
-        took = world.max_delay * SYNC * self._random.random()
+        # Mostly quick, now and then so slow that links carry something to and fro meanwhile.
+        took = world.max_delay * SYNC * self._random.random() ** 3
         world.call(world.now + took, partial(self._synced, self._life, group))
 
     def _synced(self, life: int, group: list[Store | Request]) -> None:

@@ -19,6 +19,8 @@ from sluice.protocol.batch import Batch, Peer, Records
 from sluice.protocol.messages import Entry, EntryId
 from sluice.protocol.route.table import Table
 
+Index = FilterSet[tuple[Peer, Entry]]
+
 #: From so many records on, matches are grouped by arrays instead of one by one.
 MANY = 256
 
@@ -38,7 +40,7 @@ class Forwarding:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._index: FilterSet[tuple[Peer, Entry]] | None = None
+        self._index: Index | None = None
 
     def update(self, peer: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
         """Follows a change of a peer's entries."""
@@ -48,35 +50,44 @@ class Forwarding:
             for entry in added:
                 self._index.add((peer, entry), entry.where)
 
+    def begin(self) -> None:
+        """Makes the index now, and has it follow the table from here on: no notification waits for a large one."""
+        self._made().index()
+
     def reset(self) -> None:
         """Forgets the index; the next notification makes it anew."""
         self._index = None
 
     def find(self, batches: Sequence[Batch]) -> Iterator[dict[Peer, Route]]:
         """For each batch, the peers it is for; all that came together is matched together."""
+        index = self._made()
+        if all(isinstance(batch, Records) for batch in batches):
+            together = Notifications(chain.from_iterable(batch.notifications for batch in batches))
+            yield from _routes(index, together, [len(batch) for batch in batches])
+        else:
+            for batch in batches:
+                yield from _routes(index, batch.notifications, [len(batch)])
+
+    def _made(self) -> Index:
         if self._index is None:
             self._index = FilterSet()
             for peer, entry in self._table.contents():
                 self._index.add((peer, entry), entry.where)
-        if all(isinstance(batch, Records) for batch in batches):
-            together = Notifications(chain.from_iterable(batch.notifications for batch in batches))
-            yield from self._routes(together, [len(batch) for batch in batches])
-        else:
-            for batch in batches:
-                yield from self._routes(batch.notifications, [len(batch)])
+        return self._index
 
-    def _routes(self, records: Notifications | pa.RecordBatch, lengths: list[int]) -> Iterator[dict[Peer, Route]]:
-        assert self._index is not None
-        if len(records) < MANY:
-            found = self._index.matching_each(records)
-            for length in lengths:
-                yield _one_by_one(list(islice(found, length)))
-            return
-        rows, places, keys = self._index.match_batch(records)
-        ends = np.cumsum(lengths)
-        cuts = np.searchsorted(rows, ends)
-        for start, end, first in zip([0, *cuts], cuts, [0, *ends], strict=False):
-            yield _at_once(rows[start:end] - first, places[start:end], keys)
+
+def _routes(index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]) -> Iterator[dict[Peer, Route]]:
+    """The routes of batches that follow each other in the records, each so long."""
+    if len(records) < MANY:
+        found = index.matching_each(records)
+        for length in lengths:
+            yield _one_by_one(list(islice(found, length)))
+        return
+    rows, places, keys = index.match_batch(records)
+    ends = np.cumsum(lengths)
+    cuts = np.searchsorted(rows, ends)
+    for start, end, first in zip([0, *cuts], cuts, [0, *ends], strict=False):
+        yield _at_once(rows[start:end] - first, places[start:end], keys)
 
 
 def _one_by_one(found: list[list[tuple[Peer, Entry]]]) -> dict[Peer, Route]:

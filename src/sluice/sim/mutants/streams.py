@@ -113,18 +113,6 @@ def _() -> Patch:
     return Session, "_receive", make
 
 
-@mutant("streams", "old-failure-counts", "a failure that follows from an earlier one counts as a new one")
-def _() -> Patch:
-    def make(original: Any) -> Any:
-        def failed(self: Intake, batch: Batch, accepted: int) -> bool:
-            self._void.clear()
-            return bool(original(self, batch, accepted))
-
-        return failed
-
-    return Intake, "failed", make
-
-
 @mutant("streams", "not-sent-again", "a client does not send again what was not accepted when its link broke")
 def _() -> Patch:
     def make(original: Any) -> Any:
