@@ -104,8 +104,8 @@ _DURABLE = (
     "fsync from a timer, a minute or more apart; a loss of power can take what it has acknowledged. *Files written through*: "
     "its directory is marked (`chattr +S`) so that the file system passes every write on to the disk at once. Unacknowledged "
     f"publications under way: up to {WINDOW:,} with nats-py, which is no faster with more, up to 65,536 with Sluice. *At "
-    f"most {WINDOW:,} under way*: Sluice's publisher stops after every {WINDOW:,} until these are acknowledged. *Without fsync*: "
-    "SQLite still calls it at its checkpoints."
+    f"most {WINDOW:,} under way*: Sluice's publisher stops after every {WINDOW:,} until these are acknowledged. *Without "
+    "fsync*: SQLite still calls it at its checkpoints."
 )
 _SUBSCRIPTIONS = f"As content filters above, on up to ten connections: each message matches one subscription. {_CPU}"
 _LINE = f"The publisher at one end, the subscriber at the other. {_CPU}"
