@@ -6,13 +6,13 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import sluice
 from bench.brokers.client import Order, Talk, latencies, paced
-from bench.brokers.records import batches, keyed, keys_of, plain, timed
+from bench.brokers.records import Record, batches, keyed, keys_of, plain, timed
 from bench.brokers.server import SOURCES, Server, started
 from sluice.client.event import Event
 from sluice.client.subscription import AnySubscription
@@ -56,15 +56,7 @@ def serve(
 
 async def publish(talk: Talk, *, address: str) -> None:
     """Publishes one by one."""
-    async with sluice.connect(address) as bus:
-        async for order in talk.orders():
-            records = plain(order.count)
-            await talk.go()
-            first_ns = time.perf_counter_ns()
-            for record in records:
-                await bus.publish(record)
-            await bus.flush()
-            talk.found(first_ns=first_ns)
+    await _publish_each(talk, address, plain)
 
 
 async def publish_arrow(talk: Talk, *, address: str) -> None:
@@ -82,9 +74,13 @@ async def publish_arrow(talk: Talk, *, address: str) -> None:
 
 async def publish_keyed(talk: Talk, *, address: str, keys: int) -> None:
     """Publishes records that differ by their key, one by one."""
+    await _publish_each(talk, address, lambda count: keyed(count, keys))
+
+
+async def _publish_each(talk: Talk, address: str, records_of: Callable[[int], list[Record]]) -> None:
     async with sluice.connect(address) as bus:
         async for order in talk.orders():
-            records = keyed(order.count, keys)
+            records = records_of(order.count)
             await talk.go()
             first_ns = time.perf_counter_ns()
             for record in records:

@@ -202,7 +202,8 @@ def test_a_publisher_that_did_not_hear_of_a_failure_sends_again_what_failed_and_
     assert not any(each.number for _, each in network.take_news(PublishAccepted))
 
 
-def test_a_refusal_that_got_lost_is_said_again() -> None:
+def with_a_refusal_unheard() -> Network:
+    """bob's second publication follows one that is not advertised, and bob hears nothing."""
     network = network_of(BrokerConfig(durable=True, advertisements="simple"))
     advertise(network, "bob/1", "x > 1")
     network.run()
@@ -211,6 +212,11 @@ def test_a_refusal_that_got_lost_is_said_again() -> None:
     publish(network, "bob", {"x": 2})
     network.hold("b1", "bob")
     network.run()
+    return network
+
+
+def test_a_refusal_that_got_lost_is_said_again() -> None:
+    network = with_a_refusal_unheard()
     store(network)
     network.cut("b1", "bob")
     network.release("b1", "bob")
@@ -223,14 +229,7 @@ def test_a_refusal_that_got_lost_is_said_again() -> None:
 
 
 def test_what_was_refused_unheard_and_is_advertised_by_now_is_stored() -> None:
-    network = network_of(BrokerConfig(durable=True, advertisements="simple"))
-    advertise(network, "bob/1", "x > 1")
-    network.run()
-    network.news.clear()
-    publish(network, "bob", {"x": 1})
-    publish(network, "bob", {"x": 2})
-    network.hold("b1", "bob")
-    network.run()
+    network = with_a_refusal_unheard()
     assert stores(network) == [], "what follows something refused waits until that is heard"
     network.cut("b1", "bob")
     network.release("b1", "bob")

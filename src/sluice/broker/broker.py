@@ -352,8 +352,10 @@ class Broker:
         if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
             return None
         source, batch = event.peer, event.message.batch
-        if self.roles[source] == Role.BROKER or not batch:
-            return (source, batch) if batch else None
+        if not batch:
+            return None
+        if self.roles[source] == Role.BROKER:
+            return source, batch
         if batch.publisher != source:
             reason = f"it says it is from {batch.publisher!r}: publish under your own name"
             self._send(source, Refused(tuple(batch.numbers), reason))

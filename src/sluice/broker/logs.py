@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -34,7 +35,7 @@ def set_up(broker: str, *, level: str = "info", form: str = "text", stream: Text
     logger.propagate = False
 
 
-class _Formatter(logging.Formatter):
+class _Formatter(logging.Formatter, ABC):
     def __init__(self, broker: str) -> None:
         super().__init__()
         self.broker = broker
@@ -50,8 +51,9 @@ class _Formatter(logging.Formatter):
         trace = self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else None
         return self.shown(line, trace)
 
+    @abstractmethod
     def shown(self, line: Mapping[str, Any], trace: str | None) -> str:
-        raise NotImplementedError
+        """What happened, as one line, with a traceback if there is one."""
 
 
 class _JsonFormatter(_Formatter):

@@ -86,44 +86,45 @@ def _logged(history: History) -> Iterator[Violation]:
             yield Violation("logged", max(refusal.at, logs.of[name].at), says, (refusal, logs.of[name]))
 
 
-def _accepted(history: History) -> Iterator[Violation]:
-    logs = Logs(history)
-    #: What each client has published in its present life and was not told to be accepted.
-    open_: dict[str, dict[int, Published]] = {}
-    for event in history.events:
+class Open:
+    """What each client has published in its present life and knows nothing of."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left: dict[str, dict[int, Published]] = {}
+
+    def take(self, event: TraceEvent) -> list[Published]:
+        """Follows a trace; returns what a client is told now to be accepted."""
         match event:
             case ClientUp(_, client) | ClientDown(_, client):
-                open_.pop(client, None)
+                self.left.pop(client, None)
             case Published(_, client, number):
-                open_.setdefault(client, {})[number] = event
+                self.left.setdefault(client, {})[number] = event
             case Refused(_, client, number):
-                open_.get(client, {}).pop(number, None)
-            case streamed.Accepted(at, client, number):
-                mine = open_.get(client, {})
-                for published in [each for each in mine if each <= number]:
-                    if (client, published) not in logs.of:
-                        says = f"{client}#{published} is not in any log"
-                        yield Violation("accepted", at, says, (mine[published], event))
-                    del mine[published]
+                self.left.get(client, {}).pop(number, None)
+            case streamed.Accepted(_, client, number):
+                mine = self.left.get(client, {})
+                return [mine.pop(published) for published in [*mine] if published <= number]
+        return []
+
+
+def _accepted(history: History) -> Iterator[Violation]:
+    logs, open_ = Logs(history), Open()
+    for event in history.events:
+        for published in open_.take(event):
+            if (published.client, published.number) not in logs.of:
+                says = f"{published.client}#{published.number} is not in any log"
+                yield Violation("accepted", event.at, says, (published, event))
         logs.take(event)
 
 
 def _settled(history: History) -> Iterator[Violation]:
     """Everybody who is there at the end knows what became of what it has published in its present life."""
-    open_: dict[str, dict[int, Published]] = {}
+    open_ = Open()
     for event in history.events:
-        match event:
-            case ClientUp(_, client) | ClientDown(_, client):
-                open_.pop(client, None)
-            case Published(_, client, number):
-                open_.setdefault(client, {})[number] = event
-            case Refused(_, client, number):
-                open_.get(client, {}).pop(number, None)
-            case streamed.Accepted(_, client, number):
-                mine = open_.get(client, {})
-                for published in [each for each in mine if each <= number]:
-                    del mine[published]
-    for client, left in open_.items():
+        open_.take(event)
+    for client, left in open_.left.items():
         for number, publication in left.items():
             says = f"{client} never hears what became of {client}#{number}"
             yield Violation("settled", publication.at, says, (publication,))
