@@ -77,8 +77,7 @@ async def run(directory: Path) -> tuple[Effects, dict[str, int]]:
             Publishing(f"p-{name}", name, addresses[name], Random(name), backlog=BACKLOG) for name in network.brokers
         ]
         async with asyncio.TaskGroup() as group:
-            for one in publishers:
-                group.create_task(one.run())
+            publishing = [group.create_task(one.run()) for one in publishers]
             await until(lambda: all(one.acknowledged >= BACKLOG for one in publishers), "the backlog is there")
             for life in range(LIVES - 1):
                 with handler(addresses["b2"], directory):
@@ -95,14 +94,17 @@ async def run(directory: Path) -> tuple[Effects, dict[str, int]]:
                         network.kill("b2")
                 if life == 2:
                     await restart(network, "b2")
-            for one in publishers:
-                one.is_over = True
-        total = sum(one.published for one in publishers)
-        with handler(addresses["b2"], directory):
-            await until(lambda: len(effects.rows()) == total, "everything has had its effect")
-            await until(
-                lambda: len({line for life in effects.lives() for line in life}) == total, "everything has its line"
-            )
+            with handler(addresses["b2"], directory):
+                # They publish until the last life has begun: it must have something to do, whatever the others did.
+                await until(lambda: len(effects.lives()) == LIVES, "the last life has begun")
+                for one in publishers:
+                    one.is_over = True
+                await asyncio.gather(*publishing)
+                total = sum(one.published for one in publishers)
+                await until(lambda: len(effects.rows()) == total, "everything has had its effect")
+                await until(
+                    lambda: len({line for life in effects.lives() for line in life}) == total, "everything has its line"
+                )
         return effects, {one.home: one.published for one in publishers}
 
 
