@@ -49,24 +49,11 @@ def bare_environment() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Spark on one core, as the oracle needs it: UTC, ANSI off, nothing but the query."""
-    from pyspark.sql import SparkSession
+    """The one Spark of a process, as the product starts it, on two cores."""
+    from sluice.spark.session import session as start
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[1]")
-        .appName("sluice-tests")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.ansi.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.codegen.wholeStage", "false")
-        .getOrCreate()
-    )
+    session = start("sluice-tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -47,9 +47,19 @@ def rows() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, rows: list[Record]) -> DataFrame:
+def oracle(spark: SparkSession) -> SparkSession:
+    """A session that evaluates as a filter does: a value that cannot be computed is NULL, and no error."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    # Compiling takes longer than these rows do.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    return session
+
+
+@pytest.fixture(scope="module")
+def table(oracle: SparkSession, rows: list[Record]) -> DataFrame:
     columns = pa.Table.from_batches([batch_of(rows)]).select(list(SPARK_NAMES))
-    return spark.createDataFrame(columns.append_column("row", pa.array(range(len(rows))))).cache()
+    return oracle.createDataFrame(columns.append_column("row", pa.array(range(len(rows))))).cache()
 
 
 def spark_says(table: DataFrame, texts: Sequence[str]) -> Iterator[list[int]]:

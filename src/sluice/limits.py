@@ -65,3 +65,9 @@ MAX_BATCH = 65_536
 
 #: Characters of the name of a broker, a client or a durable subscription.
 MAX_NAME = 200
+
+#: Characters of a token, at least and at most: one that can be guessed is none, and a hello is short.
+MIN_TOKEN, MAX_TOKEN = 16, 1_000
+
+#: Attributes with a column of their own in a table: what comes after them is kept in its map of the rest.
+MAX_COLUMNS = 1_000

@@ -33,7 +33,7 @@ class Background:
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Does work in the loop and returns what it returns; raises `TimeoutError` if it takes longer."""
-        future = self.start(_within(work, timeout))
+        future = self.start(within(work, timeout))
         try:
             return future.result()
         except BaseException:
@@ -55,7 +55,8 @@ class Background:
             self._thread.join()
 
 
-async def _within(work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+async def within(work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    """Work that is given up when it takes longer than so many seconds."""
     # The loop itself ends what takes too long, so that nothing is done and its result lost.
     async with asyncio.timeout(timeout):
         return await work

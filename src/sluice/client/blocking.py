@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar, overload
 
 import pyarrow as pa
 
-from sluice.client.background import Background
+from sluice.client.background import Background, within
 from sluice.client.bus import Bus
 from sluice.client.durable import DurableSubscription, Start
 from sluice.client.engine import Engine
@@ -28,7 +28,7 @@ from sluice.client.subscription import AnySubscription
 from sluice.errors import ConfigurationError, PublishError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Entry, EntryId, Replay
+from sluice.protocol.messages import Entry, EntryId, Fetched, Replay
 
 T = TypeVar("T")
 
@@ -139,6 +139,27 @@ class BlockingBus:
     ) -> BlockingReading:
         """What the log of a broker holds from one offset to before another; see `Bus.fetch`."""
         return BlockingReading(self._bus.fetch(stream, start, end, where), self._background)
+
+    def streams(self, timeout: float | None = None) -> dict[Peer, range]:
+        """The offsets that every log holds now, by the name of its broker, of the brokers that can be reached."""
+        return self._run(self._bus.streams(), timeout)
+
+    def pages(
+        self, stream: Peer, start: int, end: int, where: str | Subscription = "true", timeout: float | None = None
+    ) -> Generator[Fetched, None, None]:
+        """A range of a log, page by page; the next page is on its way while one is looked at. `timeout` is for each page."""
+        pages = self._bus.pages(stream, start, end, where)
+        coming = self._background.start(within(pages.next(), timeout))
+        try:
+            while True:
+                page = coming.result()
+                if page.through >= end - 1:
+                    break
+                coming = self._background.start(within(pages.next(), timeout))
+                yield page
+            yield page
+        finally:
+            coming.cancel()
 
     def describe(self, broker: Peer | None = None, timeout: float | None = None) -> dict[str, Any]:
         """A broker's account of itself, by default that of the one at the other end."""

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, overload
 
 import pyarrow as pa
@@ -23,13 +24,16 @@ from sluice.client.engine import Engine
 from sluice.client.inbox import Inbox
 from sluice.client.interest import Advertisement, Interest
 from sluice.client.publisher import encoded, encoded_columns
-from sluice.client.reading import Reading
+from sluice.client.reading import MAX_PAGE_BYTES, Pages, Reading, bounds
 from sluice.client.subscription import LiveSubscription
 from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Describe, Described, Failed, Forget, Replay
+
+#: What every notification satisfies.
+EVERY = parse("true")
 
 
 class Bus:
@@ -126,6 +130,19 @@ class Bus:
         Without an end it goes as far as the log does when the reading begins.
         """
         return Reading(self._engine, stream, start, end, _parsed(where))
+
+    async def streams(self) -> dict[Peer, range]:
+        """The offsets that every log holds now, by the name of its broker, of the brokers that can be reached."""
+        report = await self.describe()
+        found = {}
+        for stream in report["brokers"]:
+            with suppress(RequestError):  # it keeps no log, or is gone again
+                found[stream] = await bounds(self._engine, stream, EVERY, max_attempts=2)
+        return found
+
+    def pages(self, stream: Peer, start: int, end: int, where: str | Subscription = "true") -> Pages:
+        """A range of a log as the broker gives it out, page by page, for programs that keep what they read elsewhere."""
+        return Pages(self._engine, stream, _parsed(where), after=start - 1, until=end - 1, page_bytes=MAX_PAGE_BYTES)
 
     async def describe(self, broker: Peer | None = None) -> dict[str, Any]:
         """A broker's account of itself, by default that of the one at the other end."""

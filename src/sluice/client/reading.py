@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How much one page may hold, about.
 PAGE_BYTES = 512 << 10
+#: The same for programs that read whole logs; brokers give out no more at once.
+MAX_PAGE_BYTES = 2 << 20
 #: How often `fetch` asks in vain before it gives up.
 MAX_ATTEMPTS = 8
 #: What a broker without a log says; to ask again is useless.
@@ -51,6 +53,7 @@ class Pages:
         until: int | None = None,
         wait_seconds: float = 0.0,
         max_attempts: int | None = None,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self._engine = engine
         self._stream = stream
@@ -60,6 +63,7 @@ class Pages:
         self.until = until
         self._wait_seconds = wait_seconds
         self._max_attempts = max_attempts
+        self._page_bytes = page_bytes
 
     async def next(self) -> Fetched:
         """The next page; asks again after a failure, at most as often as it may."""
@@ -84,15 +88,15 @@ class Pages:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _ask(self) -> Fetched | Failed:
-        question = Fetch(self.after, self.until, self._where, PAGE_BYTES, self._wait_seconds)
+        question = Fetch(self.after, self.until, self._where, self._page_bytes, self._wait_seconds)
         answer = await self._engine.ask(self._stream, question, self._wait_seconds + ANSWER_SECONDS)
         assert isinstance(answer, Fetched | Failed)
         return answer
 
 
-async def bounds(engine: Engine, stream: Peer, where: Subscription) -> range:
+async def bounds(engine: Engine, stream: Peer, where: Subscription, max_attempts: int = MAX_ATTEMPTS) -> range:
     """The offsets that a log holds now."""
-    page = await Pages(engine, stream, where, after=0, until=0, max_attempts=MAX_ATTEMPTS).next()
+    page = await Pages(engine, stream, where, after=0, until=0, max_attempts=max_attempts).next()
     return range(page.first, page.head + 1)
 
 
