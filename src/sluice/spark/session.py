@@ -31,14 +31,17 @@ def session(app: str, master: str | None = None, settings: Mapping[str, str] | N
     """A session on a master, by default all cores of this machine; with `sc://…` one of Spark Connect."""
     # Workers of this machine run the Python that runs now.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app)
+    builder = SparkSession.builder
+    wished = {**SETTINGS, **(settings or {})}
     if master is not None and master.startswith("sc://"):
         builder = builder.remote(master)
+        # Of a server that runs already, only the settings of queries can be changed.
+        wished = {name: value for name, value in wished.items() if name.startswith("spark.sql.")}
     else:
-        builder = builder.master(master or "local[*]")
-        if (master or "local[*]").startswith("local"):
+        builder = builder.appName(app).master(master or "local[*]")
+        if (master or "local").startswith("local"):
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    for name, value in wished.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
