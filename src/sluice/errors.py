@@ -55,6 +55,10 @@ class LinkError(SluiceError, ConnectionError):
     """There is no link to a broker and will be none: it does not answer, sent the client away, or the client is closed."""
 
 
+class TrustError(LinkError):
+    """The other end of a connection is not who it should be: its certificate is not trusted, or it does not speak TLS."""
+
+
 class RequestError(SluiceError):
     """A broker could not answer a question, or did not in time."""
 

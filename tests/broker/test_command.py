@@ -106,7 +106,7 @@ def test_check_refuses_what_cannot_run(broker: Run, arguments: list[str], said: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly(start: Start, number: signal.Signals) -> None:
     process = start("--log-format", "json")
-    with socket.create_connection(address_in(process)):
+    with socket.create_connection(address_in(process)[:2]):
         process.send_signal(number)
         status, logs = ended(process)
     assert status == 0
@@ -133,7 +133,7 @@ def test_without_being_asked_it_does_not(start: Start) -> None:
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    with socket.create_connection(address):
+    with socket.create_connection(address[:2]):
         assert process.poll() is None
 
 

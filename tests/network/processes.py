@@ -65,7 +65,7 @@ class Relay:
     async def _open(self, near: _End) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: _End(self, None, near), *self._target)
+            await loop.create_connection(lambda: _End(self, None, near), *self._target[:2])
         except OSError:
             near.transport.abort()
 

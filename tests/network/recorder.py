@@ -138,7 +138,7 @@ class Client:
         while True:
             connection = Connection(on_messages=self._messages, on_lost=self._lost)
             try:
-                await loop.create_connection(lambda connection=connection: connection, *self._address)  # type: ignore[misc]
+                await loop.create_connection(lambda connection=connection: connection, *self._address[:2])  # type: ignore[misc]
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

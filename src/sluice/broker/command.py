@@ -98,7 +98,10 @@ def run_broker(arguments: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(arguments).items() if name in SETTINGS}
     loaded = load(arguments.config, os.environ, flags)
     if arguments.check:
+        from sluice.broker.security import Security
+
         loaded.config.broker_config()
+        Security.of(loaded.config)
         print("\n".join(account(loaded)))
         return 0
     from sluice.broker import logs

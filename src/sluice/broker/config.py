@@ -31,7 +31,7 @@ class ServerConfig:
     """How a broker runs.
 
     >>> ServerConfig(name="b1", listen="127.0.0.1:0").address
-    Address(host='127.0.0.1', port=0)
+    Address(host='127.0.0.1', port=0, is_tls=False)
     >>> ServerConfig(name="b1", retain_seconds=60)
     Traceback (most recent call last):
     sluice.errors.ConfigurationError: retain_seconds is 60, but nothing is kept without a log: give data a directory
@@ -45,6 +45,23 @@ class ServerConfig:
         tuple[str, ...],
         "addresses of the brokers that this one dials, again and again; the other end of a link only listens",
     ] = ()
+    tls_certificate: Annotated[
+        Path | None, "PEM file with the broker's certificate; with it, connections to the broker are with TLS only"
+    ] = None
+    tls_key: Annotated[Path | None, "PEM file with its key, which nobody else may read; goes with tls_certificate"] = (
+        None
+    )
+    tls_authority: Annotated[
+        Path | None,
+        "PEM file with the authority that has signed the certificates of the brokers in links; none: the system knows",
+    ] = None
+    tokens_file: Annotated[
+        Path | None,
+        "TOML file with a line for each token, after the name of its holder; with it nobody else is let in",
+    ] = None
+    token_file: Annotated[
+        Path | None, "file with the token that this broker shows to the brokers in links; none: it shows none"
+    ] = None
     routing: Annotated[
         str, "how subscriptions are told to neighbours: the routing algorithm, the same in the whole network"
     ] = "covering"
@@ -92,11 +109,13 @@ class ServerConfig:
     def _problems(self) -> Iterator[str]:
         """What cannot be as it is, the first thing first."""
         yield from _problems_of_name(self.name)
-        for address in (self.listen, *self.links):
-            Address.of(address)
-        if self.address in self._dialled:
+        if Address.of(self.listen).is_tls and self.tls_certificate is None:
+            yield f"listen is {self.listen}, but there is no TLS without a certificate: give tls_certificate and tls_key"
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            yield "tls_certificate and tls_key go together: give both, or neither for no TLS"
+        if self.address[:2] in [link[:2] for link in self.dialled]:
             yield f"links has {self.listen}, where {self.name} itself listens: take it out"
-        if any(not address.port for address in self._dialled):
+        if any(not address.port for address in self.dialled):
             yield "links has an address with port 0, which nobody can dial: write the port where the broker listens"
         yield from self._problems_of_numbers()
         if (self.lease_seconds > 0) != (self.renew_seconds > 0):
@@ -128,10 +147,11 @@ class ServerConfig:
     @property
     def address(self) -> Address:
         """Where the broker is to listen."""
-        return Address.of(self.listen)
+        return Address.of(self.listen)._replace(is_tls=self.tls_certificate is not None)
 
     @property
-    def _dialled(self) -> list[Address]:
+    def dialled(self) -> list[Address]:
+        """The brokers that it is to dial."""
         return [Address.of(link) for link in self.links]
 
     def broker_config(self) -> BrokerConfig:

@@ -47,6 +47,9 @@ class Host(Protocol):
     outbox_bytes: int
     heartbeat_seconds: float
 
+    def met(self, peering: Peering) -> None:
+        """There is a connection; nobody has said anything."""
+
     def hello(self, peering: Peering, hello: Hello) -> None:
         """A peer has introduced itself."""
 
@@ -85,9 +88,14 @@ class Peering:
             on_messages=self._messages,
             on_lost=lambda reason: host.lost(self, self.farewell.reason if self.farewell else reason),
             on_writable=self.drain,
+            on_made=lambda: host.met(self),
             heartbeat_seconds=host.heartbeat_seconds,
             max_message_bytes=MAX_CLIENT_MESSAGE_BYTES,
         )
+
+    def end(self) -> Connection:
+        """This end of the connection."""
+        return self.connection
 
     def begin(self, name: Peer, role: Role, policy: Policy = Policy.DROP_OLDEST, credit: int = 0) -> None:
         """The handshake is over: the peer is who it says."""

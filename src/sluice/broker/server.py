@@ -15,7 +15,6 @@ import socket
 import time
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import Any, assert_never
 
 from sluice.broker.broker import Broker
@@ -24,12 +23,14 @@ from sluice.broker.desk import Desk
 from sluice.broker.journal import Journal
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
+from sluice.broker.security import Security
 from sluice.broker.store import NewBatch, Retention, Store
 from sluice.errors import StoreError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.match.warm import warm
 from sluice.net.address import Address
 from sluice.net.connection import Connection
+from sluice.net.tls import dial
 from sluice.protocol.batch import Batch, Logged, Peer
 from sluice.protocol.messages import (
     Answered,
@@ -87,7 +88,8 @@ class Server:
         self.outbox_bytes = config.outbox_bytes
         self.heartbeat_seconds = config.heartbeat_seconds
         #: Where it listens, once it does.
-        self.address = Address.of(config.listen)
+        self.address = config.address
+        self._security = Security()
         self.peers: dict[Peer, Peering] = {}
         #: Connections whose peer has not said who it is.
         self._strangers: dict[Peering, float] = {}
@@ -119,6 +121,7 @@ class Server:
         self._failed = self._loop.create_future()
         self._started = self._loop.time()
         core = self.config.broker_config()
+        self._security = Security.of(self.config)
         warm()
         self._store: Store | None = None
         self._journal: Journal | None = None
@@ -136,12 +139,32 @@ class Server:
         self.broker.forwarding.begin()
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
         if listens:
-            host, port = Address.of(self.config.listen)
-            self._listener = await self._loop.create_server(self._stranger, host, port, backlog=1_024)
-            self.address = Address(host, self._listener.sockets[0].getsockname()[1])
-            log("listens", address=str(self.address))
-        self._tasks = [self._loop.create_task(self._dial(Address.of(link))) for link in self.config.links]
+            await self._listen()
+        if self._security.token is not None:
+            self._warn_of_plain(self.config.dialled)
+        self._tasks = [self._loop.create_task(self._dial(address)) for address in self.config.dialled]
         self._tasks.append(self._loop.create_task(self._watch()))
+
+    async def _listen(self) -> None:
+        own = self._security.identity
+        self._listener = await self._loop.create_server(
+            self._stranger,
+            self.address.host,
+            self.address.port,
+            backlog=1_024,
+            ssl=own,
+            ssl_handshake_timeout=None if own is None else HANDSHAKE_SECONDS,
+        )
+        self.address = self.address._replace(port=self._listener.sockets[0].getsockname()[1])
+        log("listens", address=str(self.address))
+        if self._security.tokens is not None:
+            self._warn_of_plain([self.address])
+
+    def _warn_of_plain(self, addresses: list[Address]) -> None:
+        """Tells where tokens travel that others can read on their way."""
+        for address in addresses:
+            if not address.is_tls and not address.is_loopback:
+                log("tokens-without-tls", level=logging.WARNING, address=str(address))
 
     async def serve_forever(self) -> None:
         """Runs until it is stopped, or until something inside it fails."""
@@ -186,10 +209,12 @@ class Server:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _stranger(self) -> asyncio.Protocol:
-        """Somebody has connected."""
-        peering = Peering(self, dials=False)
+        """Somebody connects."""
+        return Peering(self, dials=False).connection
+
+    def met(self, peering: Peering) -> None:
+        """There is a connection; nobody has said anything."""
         self._strangers[peering] = self._loop.time()
-        return peering.connection
 
     async def _dial(self, address: Address) -> None:
         """Keeps a link to a neighbour up."""
@@ -198,14 +223,13 @@ class Server:
             peering = Peering(self, dials=True)
             try:
                 async with asyncio.timeout(HANDSHAKE_SECONDS):
-                    same = partial(_same, peering.connection)
-                    await self._loop.create_connection(same, address.host, address.port)
+                    await dial(peering.end, address, self._security.trusted)
             except OSError as error:  # also what the timeout raises
                 if retry == LAST_RETRY_SECONDS:
                     log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
             else:
-                self._strangers[peering] = self._loop.time()
-                hello = Hello(PROTOCOL, Role.BROKER, self.name, self.broker.incarnation)
+                token = self._security.token
+                hello = Hello(PROTOCOL, Role.BROKER, self.name, self.broker.incarnation, token=token)
                 peering.connection.send(hello)
                 await peering.connection.over.wait()
                 if peering.is_up:
@@ -227,11 +251,16 @@ class Server:
         welcome = Welcome(PROTOCOL, self.name, self.broker.incarnation, accepted, self.heartbeat_seconds)
         peering.connection.send(welcome)
         peering.begin(hello.name, hello.role, hello.policy, hello.credit)
+        if self._security.tokens is not None:
+            log("let-in", peer=hello.name, holder=self._security.holder(hello.token))
         self._up(peering)
 
     def _refusal(self, peering: Peering, hello: Hello) -> str | None:
         if hello.protocol != PROTOCOL:
             return f"{self.name} speaks version {PROTOCOL} of the protocol, not {hello.protocol}: use the same release"
+        stranger = self._security.refusal(hello.token)
+        if stranger is not None:
+            return stranger
         if hello.name == self.name:
             return f"{self.name} is the name of this broker: choose another one"
         known = self.peers.get(hello.name)
@@ -506,10 +535,6 @@ class Server:
             **self._counts,
             "dropped": self._counts["dropped"] + sum(peering.outbox.dropped for peering in self.peers.values()),
         }
-
-
-def _same(connection: Connection) -> Connection:
-    return connection
 
 
 def _publishes(messages: list[Message]) -> bool:

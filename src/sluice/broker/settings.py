@@ -21,7 +21,7 @@ from sluice.errors import ConfigurationError
 
 PREFIX = "SLUICE_"
 #: What clients take from the environment, which is none of a broker's business and no mistake.
-OF_CLIENTS = ("SLUICE_ADDRESS",)
+OF_CLIENTS = ("SLUICE_ADDRESS", "SLUICE_TOKEN")
 DEFAULT = "default"
 
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}

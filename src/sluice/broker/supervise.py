@@ -125,16 +125,16 @@ def _with_addresses(topology: Topology, reserved: ExitStack) -> dict[str, Server
     """
     configs: dict[str, ServerConfig] = {}
     for name, config in topology.brokers.items():
-        host, port = config.address
-        if port == 0:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        address = config.address
+        if address.port == 0:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             holder = reserved.enter_context(socket.socket(family))
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind((host, 0))
-            port = holder.getsockname()[1]
+            holder.bind((address.host, 0))
+            address = address._replace(port=holder.getsockname()[1])
         above = topology.above.get(name)
         links = () if above is None else (configs[above].listen,)
-        configs[name] = replace(config, listen=str(Address(host, port)), links=links)
+        configs[name] = replace(config, listen=str(address), links=links)
     return configs
 
 

@@ -183,7 +183,8 @@ class Engine:
         """Who this is."""
         credit = self._allowance.begin()
         policy = POLICIES[self.options.policy]
-        return Hello(PROTOCOL, Role.CLIENT, self.session.name, self._incarnation, credit, policy)
+        token = self.options.token
+        return Hello(PROTOCOL, Role.CLIENT, self.session.name, self._incarnation, credit, policy, token)
 
     def up(self, welcome: Welcome) -> None:
         """The broker has answered."""

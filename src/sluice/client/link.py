@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from sluice.client.options import Options
-from sluice.errors import LinkError, SluiceError
+from sluice.errors import LinkError, SluiceError, TrustError
 from sluice.limits import MAX_MESSAGE_BYTES
+from sluice.net.address import PLAIN_SCHEME, TLS_SCHEME
 from sluice.net.connection import Connection
 from sluice.protocol.wire import PROTOCOL, Anything, Bye, Hello, Welcome
 
@@ -120,9 +121,15 @@ class Link:
                 await talk.answered
         except TimeoutError:
             return f"no answer within {self._options.connect_seconds:g} s"
+        except TrustError as error:
+            talk.is_untrusted = True
+            return str(error)
         except (OSError, SluiceError) as error:
             return str(error)
-        return await asyncio.shield(talk.ended)
+        reason = await asyncio.shield(talk.ended)
+        if talk.was_answered or not self._address.startswith(f"{PLAIN_SCHEME}://"):
+            return reason
+        return f"{reason} before it answered, as a broker with TLS does: is it {TLS_SCHEME}://?"
 
     def _ends(self, talk: Talk, down_seconds: float) -> bool:
         """Whether that was the last attempt."""
@@ -131,6 +138,8 @@ class Link:
         is_first = not self._opened.done()
         if talk.is_final:
             error = LinkError(f"the broker at {self._address} has sent this client away: {problem}")
+        elif talk.is_untrusted and is_first:
+            error = TrustError(problem)
         elif not options.reconnect and not is_first:
             error = LinkError(f"the link to {self._address} is gone: {problem}")
         elif options.give_up_seconds is not None and not is_first and down_seconds > options.give_up_seconds:
@@ -168,7 +177,14 @@ class Talk:
         self.ended: asyncio.Future[str] = loop.create_future()
         self.was_up = False
         self.is_final = False
+        #: Whether the other end could not prove who it is.
+        self.is_untrusted = False
         self._farewell = ""
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether the broker has said anything, be it goodbye."""
+        return self.was_up or bool(self._farewell)
 
     def make(self) -> Connection:
         """This end of the connection."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from sluice.client.gap import Gap
 from sluice.errors import ConfigurationError
-from sluice.limits import MAX_NAME
+from sluice.limits import MAX_NAME, MAX_TOKEN
 from sluice.protocol.wire import Policy
 
 #: What a broker does when this subscriber is too slow, by the names that people write.
@@ -34,6 +35,10 @@ class Options:
     give_up_seconds: float | None = None
     #: How long the end of a `with` block waits for what was published to be accepted.
     close_seconds: float = 5.0
+    #: What to show the broker; None: nothing. It is a secret, and never shown to anybody else.
+    token: str | None = field(default=None, repr=False)
+    #: A PEM file with the authority that has signed the broker's certificate; None: those that the system trusts.
+    tls_authority: Path | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -44,6 +49,8 @@ class Options:
             raise ConfigurationError(f"a name has 1 to {MAX_NAME} characters, not {len(self.name)}")
         if self.name is not None and "/" in self.name:
             raise ConfigurationError(f"the name {self.name!r} has a slash in it, which separates names from numbers")
+        if self.token is not None and not 1 <= len(self.token) <= MAX_TOKEN:
+            raise ConfigurationError(f"the token has {len(self.token)} characters: it is one of 1 to {MAX_TOKEN:,}")
         for name in ("connect_seconds", "give_up_seconds", "close_seconds"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

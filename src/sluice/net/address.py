@@ -1,31 +1,37 @@
-"""Where a broker is: `sluice://host:port`, or `memory://name` for one inside this process."""
+"""Where a broker is: `sluice://host:port`, or `sluices://host:port` for one that is dialled with TLS."""
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from sluice.errors import ConfigurationError
 
 #: Where a broker listens unless told otherwise.
 DEFAULT_PORT = 7470
+#: How addresses begin: that of a broker that is dialled without TLS, and with it.
+SCHEMES = PLAIN_SCHEME, TLS_SCHEME = "sluice", "sluices"
 
 
 class Address(NamedTuple):
-    """A host and a port.
+    """A host and a port, and whether they are dialled with TLS.
 
-    >>> Address.of("sluice://127.0.0.1:7470"), Address.of("localhost"), str(Address.of("[::1]:9"))
-    (Address(host='127.0.0.1', port=7470), Address(host='localhost', port=7470), 'sluice://[::1]:9')
+    >>> Address.of("sluice://127.0.0.1:7470"), str(Address.of("localhost")), str(Address.of("sluices://[::1]:9"))
+    (Address(host='127.0.0.1', port=7470, is_tls=False), 'sluice://localhost:7470', 'sluices://[::1]:9')
     """
 
     host: str
     port: int
+    is_tls: bool = False
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """Reads `sluice://host:port`, `host:port` or `host`."""
+        """Reads `sluice://host:port`, `sluices://host:port`, `host:port` or `host`."""
         scheme, separator, rest = text.rpartition("://")
-        if separator and scheme != "sluice":
-            raise ConfigurationError(f"{text!r} is no address of a broker: write sluice://host:port")
+        if separator and scheme not in SCHEMES:
+            raise ConfigurationError(
+                f"{text!r} is no address of a broker: write sluice://host:port, or sluices:// for TLS"
+            )
         rest = rest.rstrip("/")
         bare = rest.startswith("[") and rest.endswith("]")
         host, colon, port = (rest, "", "") if bare else rest.rpartition(":")
@@ -34,7 +40,20 @@ class Address(NamedTuple):
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise ConfigurationError(f"{text!r} is no address of a broker: write sluice://host:port, port 0 to 65535")
-        return cls(host, int(port))
+        return cls(host, int(port), scheme == TLS_SCHEME)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether what is sent there stays on this machine.
+
+        >>> [Address.of(text).is_loopback for text in ("localhost", "127.0.0.1", "[::1]", "0.0.0.0", "broker.example")]
+        [True, True, True, False, False]
+        """
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def __str__(self) -> str:
-        return f"sluice://[{self.host}]:{self.port}" if ":" in self.host else f"sluice://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{TLS_SCHEME if self.is_tls else PLAIN_SCHEME}://{host}:{self.port}"

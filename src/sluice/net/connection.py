@@ -29,12 +29,14 @@ class Connection(asyncio.Protocol):
         on_messages: Callable[[list[Anything]], None],
         on_lost: Callable[[str], None],
         on_writable: Callable[[], None] = lambda: None,
+        on_made: Callable[[], None] = lambda: None,
         heartbeat_seconds: float = 5.0,
         max_message_bytes: int = MAX_CLIENT_MESSAGE_BYTES,
     ) -> None:
         self._on_messages = on_messages
         self._on_lost = on_lost
         self._on_writable = on_writable
+        self._on_made = on_made
         self._heartbeat_seconds = heartbeat_seconds
         self._reader = FrameReader(max_message_bytes)
         self._transport: asyncio.Transport | None = None
@@ -63,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
+        self._on_made()
 
     def data_received(self, data: bytes) -> None:
         if self._reason:
@@ -77,6 +80,8 @@ class Connection(asyncio.Protocol):
         if messages:
             self._unfinished = 0
             self._on_messages(messages)
+            if isinstance(messages[-1], Bye) and not self._can_half_close:
+                self._loop.call_soon(self._follow)
 
     def pause_writing(self) -> None:
         self.can_write = False
@@ -172,13 +177,21 @@ class Connection(asyncio.Protocol):
         self.send(Bye(reason, is_final))
         self.flush()
         self._reason = reason
-        if self._transport.can_write_eof():
-            # A peer that is still sending would see a reset, and not the reason, if its bytes were not taken.
-            self._transport.resume_reading()
+        # A peer that is still sending would see a reset, and not the reason, if its bytes were not taken.
+        self._transport.resume_reading()
+        if self._can_half_close:
             self._transport.write_eof()
-        else:
-            self._transport.close()
         self._end = self._loop.call_later(self._heartbeat_seconds, self._transport.abort)
+
+    @property
+    def _can_half_close(self) -> bool:
+        """Whether one side can end what it says and still hear the other; with TLS whoever hears `Bye` ends both."""
+        return self._transport is not None and self._transport.can_write_eof()
+
+    def _follow(self) -> None:
+        """The peer has said goodbye, and waits."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
 
     def _heartbeat(self) -> None:
         assert self._transport is not None

@@ -10,7 +10,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sluice.errors import ProtocolError, SluiceError
-from sluice.limits import MAX_BATCH, MAX_NAME
+from sluice.limits import MAX_BATCH, MAX_NAME, MAX_TOKEN
 from sluice.model import parse
 from sluice.model.notification import attributes
 from sluice.protocol.batch import (
@@ -69,7 +69,7 @@ from sluice.protocol.messages import (
 )
 
 #: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Policy(IntEnum):
@@ -91,6 +91,8 @@ class Hello:
     #: How many notifications a client can take, to begin with.
     credit: int = 0
     policy: Policy = Policy.DROP_OLDEST
+    #: What lets the peer in where tokens are asked for; it is a secret, and never shown.
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,12 @@ def _check_name(name: str) -> str:
     if not name or len(name) > MAX_NAME:
         raise ProtocolError(f"a name has 1 to {MAX_NAME} characters, not {len(name):,}")
     return name
+
+
+def _check_token(token: str | None) -> str | None:
+    if token is not None and len(token) > MAX_TOKEN:
+        raise ProtocolError(f"a token has at most {MAX_TOKEN:,} characters, not {len(token):,}")
+    return token
 
 
 # --- parts of messages ------------------------------------------------------------------------------------------------
@@ -420,10 +428,10 @@ _FORMS = (
     _packed(
         1,
         Hello,
-        tuple[int, int, str, int, int, int],
-        lambda m: (m.protocol, m.role, m.name, m.incarnation, m.credit, m.policy),
-        lambda protocol, role, name, incarnation, credit, policy: Hello(
-            protocol, Role(role), _check_name(name), incarnation, credit, Policy(policy)
+        tuple[int, int, str, int, int, int, str | None],
+        lambda m: (m.protocol, m.role, m.name, m.incarnation, m.credit, m.policy, m.token),
+        lambda protocol, role, name, incarnation, credit, policy, token: Hello(
+            protocol, Role(role), _check_name(name), incarnation, credit, Policy(policy), _check_token(token)
         ),
     ),
     _packed(

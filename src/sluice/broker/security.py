@@ -1,0 +1,121 @@
+"""Who may connect to a broker, and how it shows who it is itself: certificates and tokens, read from the files of its settings.
+
+A token is a secret that whoever connects says in its hello; the file of tokens says for each who holds it. Files with secrets
+that others may read are refused, and no secret is ever logged, reported or shown in an error.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ssl
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluice.errors import ConfigurationError
+from sluice.limits import MAX_TOKEN, MIN_TOKEN
+from sluice.net.tls import identity, trust
+
+if TYPE_CHECKING:
+    from sluice.broker.config import ServerConfig
+
+#: What makes a token that nobody guesses.
+_ADVICE = "make one with: openssl rand -hex 32"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What a broker needs to listen, to dial and to let others in."""
+
+    #: What it listens with; None: without TLS.
+    identity: ssl.SSLContext | None = None
+    #: Whom it trusts when it dials with TLS.
+    trusted: ssl.SSLContext | None = None
+    #: What it shows to the brokers that it dials.
+    token: str | None = field(default=None, repr=False)
+    #: Who holds which token; None: everybody may come in.
+    tokens: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> Security:
+        """Reads the files that a configuration names."""
+        own = None
+        if config.tls_certificate is not None and config.tls_key is not None:
+            _check_private(config.tls_key)
+            own = identity(config.tls_certificate, config.tls_key)
+        return cls(
+            identity=own,
+            trusted=trust(config.tls_authority) if any(link.is_tls for link in config.dialled) else None,
+            token=None if config.token_file is None else read_token(config.token_file),
+            tokens=None if config.tokens_file is None else read_tokens(config.tokens_file),
+        )
+
+    def refusal(self, token: str | None) -> str | None:
+        """Why whoever shows this token, or none, must not come in; None: it may."""
+        if self.tokens is None or (token is not None and self.holder(token) is not None):
+            return None
+        if token is None:
+            return "this broker asks for a token: set SLUICE_TOKEN, or token_file of a broker"
+        return "this broker does not know that token: ask whoever runs it for one"
+
+    def holder(self, token: str | None) -> str | None:
+        """Who holds a token, as the file of tokens says; the time it takes tells nothing about the tokens in it."""
+        shown = (token or "").encode(errors="surrogatepass")
+        found = [name for name, known in (self.tokens or {}).items() if hmac.compare_digest(known.encode(), shown)]
+        return found[0] if found else None
+
+
+def read_token(file: Path) -> str:
+    """The token that is all there is in a file."""
+    token = _read_private(file).strip()
+    _check_token(token, str(file))
+    return token
+
+
+def read_tokens(file: Path) -> dict[str, str]:
+    """Tokens by who holds them, from a file with a line `name = "token"` for each."""
+    text = _read_private(file)
+    try:
+        tokens = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:  # whose message may show what stands there
+        raise ConfigurationError(f'{file} is no TOML: write a line name = "token" for each holder') from None
+    holders: dict[str, str] = {}
+    for name, token in tokens.items():
+        if not isinstance(token, str):
+            raise ConfigurationError(f'{file}: {name} is no token: write {name} = "token"')
+        _check_token(token, f"{file}, {name}")
+        if token in holders:
+            raise ConfigurationError(f"{file}: {holders[token]} and {name} have the same token: give each its own")
+        holders[token] = name
+    if not tokens:
+        raise ConfigurationError(f'{file} has no token, and nobody could connect: write name = "token", {_ADVICE}')
+    return tokens
+
+
+def _check_token(token: str, where: str) -> None:
+    if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not token.isprintable() or " " in token:
+        raise ConfigurationError(
+            f"{where}: a token has {MIN_TOKEN} to {MAX_TOKEN:,} characters and no spaces: {_ADVICE}"
+        )
+
+
+def _read_private(file: Path) -> str:
+    _check_private(file)
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file} is no text in UTF-8") from None
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _check_private(file: Path) -> None:
+    """That nobody but its owner can read a file."""
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise ConfigurationError(f"{file} holds a secret, and others may read or write it: chmod 600 {file}")
