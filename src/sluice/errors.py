@@ -51,6 +51,10 @@ class StoreError(SluiceError):
     """The store of a durable broker cannot be opened, read or written, or refuses what it was given."""
 
 
+class SparkError(SluiceError):
+    """The data pipeline cannot go on: an archive is damaged or would miss something, or Spark cannot do what was asked."""
+
+
 class LinkError(SluiceError, ConnectionError):
     """There is no link to a broker and will be none: it does not answer, sent the client away, or the client is closed."""
 
