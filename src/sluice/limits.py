@@ -71,3 +71,9 @@ MIN_TOKEN, MAX_TOKEN = 16, 1_000
 
 #: Attributes with a column of their own in a table: what comes after them is kept in its map of the rest.
 MAX_COLUMNS = 1_000
+
+#: Beginnings of a pattern that are kept for one key, in hope of the rest; the oldest is given up and told when there are more.
+MAX_PARTIAL = 10_000
+
+#: Events of one key that wait for the watermark of a pattern: an hour of thirty a second.
+MAX_WAITING = 100_000
