@@ -178,7 +178,7 @@ class Fuzzer:
         return self.random.choice(
             (
                 Fetch(self.number(), self.random.choice((None, 5, self.number())), text, self.number(), 0.01),
-                Resume(self.name(), text, {self.name(): self.number()}),
+                Resume(self.name(), text, {self.name(): self.number()}, self.generator.chance(0.5)),
                 Commit(self.name(), {self.name(): self.number()}),
                 Forget(self.name()),
                 Describe(),

@@ -247,6 +247,22 @@ async def test_durable_subscriptions_keep_their_place(tmp_path: Path) -> None:
 
 
 @played
+async def test_who_holds_a_log_is_told(tmp_path: Path) -> None:
+    async with durable(tmp_path) as (_, guest):
+        assert await guest.ask("b", Resume("news", "n > 3", {"b": 5})) == Resumed("n > 3", {"b": 5})
+        assert await guest.ask("b", Resume("archive", "TRUE", {"b": 2}, holds=True)) == Resumed("TRUE", {"b": 2})
+        assert await guest.ask("b", Commit("archive", {"b": 4, "c": 9})) == Done()
+        assert "'news' does not hold" in reason(await guest.ask("b", Resume("news", "n > 3", {}, holds=True)))
+        assert "'archive' holds the log of b" in reason(await guest.ask("b", Resume("archive", "TRUE", {})))
+    async with durable(tmp_path) as (_, guest):
+        answer = await guest.ask("b", Describe())
+        assert isinstance(answer, Described) and answer.report["log"]["holds"] == {"archive": 4}
+        assert await guest.ask("b", Forget("archive")) == Done()
+        answer = await guest.ask("b", Describe())
+        assert isinstance(answer, Described) and answer.report["log"]["holds"] == {}
+
+
+@played
 async def test_a_broker_without_a_log_says_so() -> None:
     async with running("b") as server:
         guest = await Guest.of(server, "ann")

@@ -227,6 +227,45 @@ def test_old_batches_are_trimmed_while_the_broker_idles(store: Slow, monkeypatch
     assert [one.first for one in store.read(0)] == [3, 4]
 
 
+def test_what_is_held_is_not_trimmed(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create("archive", "TRUE", {"b1": 1}, holds=True)
+    store.create("other", "TRUE", {"b1": 3, "b2": 1}, holds=True)
+    store.create("free", "TRUE", {"b1": 0})
+    looked = threading.Semaphore(0)
+    trim = store.trim
+
+    def noticed(*arguments: Any) -> int:
+        count = trim(*arguments)
+        if not count:
+            looked.release()
+        return count
+
+    monkeypatch.setattr(store, "trim", noticed)
+    journal = Journal(
+        store, max_pending_bytes=1_000_000, stream="b1", retention=Retention(bytes=0), trim_seconds=0.001,
+        now_micros=lambda: NOW,
+    )  # fmt: skip
+
+    def left() -> list[int]:
+        """What the log has after it was trimmed once more."""
+        while looked.acquire(blocking=False):
+            pass
+        for _ in range(2):  # the first one may have begun before
+            assert looked.acquire(timeout=PATIENCE_SECONDS)
+        return [one.first for one in store.reader().read(0)]
+
+    for number in range(5):
+        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
+    assert left() == [2, 3, 4, 5]
+    answer(lambda done: journal.commit("archive", {"b1": 2, "b2": 9}, done))
+    assert left() == [3, 4, 5]
+    answer(lambda done: journal.commit("archive", {"b1": 5}, done))
+    assert left() == [4, 5]
+    answer(lambda done: journal.call(lambda store: store.forget("other"), done))
+    assert left() == []
+    journal.close()
+
+
 def test_the_write_ahead_log_is_moved_between_commits(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 10)
     before = store.path.stat().st_size

@@ -301,6 +301,37 @@ def test_another_version_is_refused(store: Store) -> None:
         Store(store.path)
 
 
+def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store) -> None:
+    store.create("quotes", "price > 3", {"b1": 7})
+    store.close()
+    with closing(apsw.Connection(str(store.path))) as other:
+        other.execute("ALTER TABLE subscription RENAME TO newer")
+        other.execute("CREATE TABLE subscription (name PRIMARY KEY, where_text, crc) WITHOUT ROWID")
+        for name, crc in ((b"quotes", store_module._checksum(b"quotes", b"price > 3")), (b"damaged", 1)):
+            other.execute("INSERT INTO subscription VALUES (?, ?, ?)", (name, b"price > 3", crc))
+        other.execute("DROP TABLE newer; PRAGMA user_version = 1")
+    for _ in range(2):
+        with closing(Store(store.path)) as again:
+            assert again.subscription("quotes") == ("price > 3", {"b1": 7})
+            # Nobody can know what a damaged one was, so all is kept until it is forgotten.
+            assert again.holds("b1") == {"damaged": 0}
+            with pytest.raises(StoreError, match=r"'damaged' in .* is damaged"):
+                again.subscription("damaged")
+
+
+def test_holds_are_kept(store: Store) -> None:
+    store.create("archive", "TRUE", {"b1": 3}, holds=True)
+    store.create("quotes", "TRUE", {"b1": 1})
+    assert store.holds("b1") == {"archive": 3} and store.holds("b2") == {"archive": 0}
+    store.append([], [("archive", {"b1": 5}), ("quotes", {"b1": 9}), ("nobody", {"b1": 2})])
+    assert store.holds("b1") == {"archive": 5}
+    again = reopened(store)
+    assert again.holds("b1") == {"archive": 5}
+    again.forget("archive")
+    assert again.holds("b1") == {}
+    again.close()
+
+
 # Damage
 
 

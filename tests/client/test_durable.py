@@ -58,6 +58,25 @@ async def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 @played
+async def test_what_is_held_outlives_its_retention(tmp_path: Path) -> None:
+    async with running(**directory(tmp_path, "b"), retain_bytes=1) as server, sluice.connect(at(server)) as bus:
+        await bus.hold("archive", "b", 0)
+        await fill(bus, 0, 6)
+        await bus.hold("archive", "b", 4)
+
+        async def first(offset: int) -> None:
+            while (await bus.streams())["b"].start != offset:
+                await asyncio.sleep(0.01)
+
+        await first(5)
+        assert (await bus.describe())["log"]["holds"] == {"archive": 4}
+        await bus.forget("archive", "b")
+        await first(7)
+        with pytest.raises(RequestError, match="no durable subscription 'archive'"):
+            await bus.forget("archive")
+
+
+@played
 async def test_what_was_not_handled_comes_again(tmp_path: Path) -> None:
     async with running(**directory(tmp_path, "b")) as server, sluice.connect(at(server)) as bus:
         with pytest.raises(Crash):

@@ -83,7 +83,7 @@ def test_the_table() -> None:
             published=2_234,
             links=[link("b2"), link("bob", role="client", waiting_bytes=5_000, dropped=7)],
             dropped=7,
-            log={"first": 1, "head": 12_345, "bytes": 2_000_000},
+            log={"first": 1, "head": 12_345, "bytes": 2_000_000, "holds": {"archive": 12_000}},
             memory_bytes=5_000,
         ),
         report("b2", incarnation=2),
@@ -91,10 +91,10 @@ def test_the_table() -> None:
     ]
     text = shown(before, after)
     found = rows(text)
-    head = "broker up linked to clients in/s out/s forwarded/s subscriptions log kept waiting dropped"
+    head = "broker up linked to clients in/s out/s forwarded/s subscriptions log kept held after waiting dropped"
     assert found["broker"] == head.split()[1:]
     assert " ".join(found["b3"]) == "no answer"
-    assert re.search(r"b1 +1m 41s +b2 +2 +1,234 +0 +0 +5 +12,345 +2\.0 MB +5\.0 kB +7\b", text)
+    assert re.search(r"b1 +1m 41s +b2 +2 +1,234 +0 +0 +5 +12,345 +2\.0 MB +12,000 by archive +5\.0 kB +7\b", text)
     assert re.search(r"b1 +bob, slow +5\.0 kB +7\b", text)
 
 

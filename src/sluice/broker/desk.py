@@ -105,7 +105,7 @@ class Desk:
                     self._fetch(request, question)
                 case Resume():
                     parse(question.where)
-                    self._write(request.id, lambda store: _resume(store, question))
+                    self._write(request.id, lambda store: _resume(store, self._name, question))
                 case Commit(name, positions):
                     self._commit(request.id, self._journal, name, positions)
                 case Forget(name):
@@ -209,15 +209,20 @@ class Desk:
         self._loop.call_soon_threadsafe(self._answer, id, answer)
 
 
-def _resume(store: Store, question: Resume) -> Answer:
+def _resume(store: Store, stream: Peer, question: Resume) -> Answer:
     held = store.subscription(question.name)
     if held is None:
-        store.create(question.name, question.where, question.start)
+        store.create(question.name, question.where, question.start, holds=question.holds)
         return Resumed(question.where, question.start)
     where, positions = held
     if parse(where) != parse(question.where):
         return Failed(
             f"the durable subscription {question.name!r} asks for {where}: use that filter, another name, or forget it first"
+        )
+    if question.holds != (question.name in store.holds(stream)):
+        holds = "does not hold" if question.holds else "holds"
+        return Failed(
+            f"the durable subscription {question.name!r} {holds} the log of {stream}: use another name, or forget it first"
         )
     return Resumed(where, positions)
 

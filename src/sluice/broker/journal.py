@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from sluice.broker.store import NewBatch, Retention, Store, check_positions
 from sluice.errors import StoreError
+from sluice.protocol.stream import keep_from
 
 T = TypeVar("T")
 
@@ -69,12 +70,15 @@ class Journal:
         store: Store,
         *,
         max_pending_bytes: int,
+        stream: str = "",
         retention: Retention | None = None,
         trim_seconds: float = 1.0,
         now_micros: Callable[[], int] = lambda: time.time_ns() // 1_000,
     ) -> None:
         self.max_pending_bytes = max_pending_bytes
         self._store = store
+        #: The name of what the store logs: durable subscriptions that hold the log have a position under it.
+        self._stream = stream
         self._retention = retention
         self._trim_seconds = trim_seconds
         self._now_micros = now_micros
@@ -198,7 +202,8 @@ class Journal:
             self._store.checkpoint()
             if self._retention is not None and time.monotonic() >= self._trim_at:
                 self._trim_at = time.monotonic() + self._trim_seconds
-                if self._store.trim(self._retention, self._now_micros()):
+                kept = keep_from(self._store.holds(self._stream).values())
+                if self._store.trim(self._retention, self._now_micros(), kept):
                     self._trim_at = time.monotonic()
         except Exception as error:
             _log.warning("the store could not be tidied up, which will be tried again: %s", error)

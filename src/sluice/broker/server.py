@@ -131,7 +131,8 @@ class Server:
             self.config.data.mkdir(parents=True, exist_ok=True)
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
             retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
-            self._journal = Journal(self._store, max_pending_bytes=self.config.memory_bytes // 4, retention=retention)
+            pending = self.config.memory_bytes // 4
+            self._journal = Journal(self._store, max_pending_bytes=pending, stream=self.name, retention=retention)
             accepted, incarnation = self._store.accepted(), self._store.incarnation
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
@@ -529,12 +530,17 @@ class Server:
                 for kind, table in self.broker.tables.items()
             },
             "brokers": [self.name, *self.broker.ways[Kind.BROKERS]],
-            "log": None if store is None else {"first": store.first, "head": store.head, "bytes": store.payload_bytes},
+            "log": None if store is None else self._log_report(store),
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
             **self._counts,
             "dropped": self._counts["dropped"] + sum(peering.outbox.dropped for peering in self.peers.values()),
         }
+
+    def _log_report(self, store: Store) -> dict[str, Any]:
+        """What the log holds, and for whom: durable subscriptions that hold it, and how far they have read it."""
+        holds = store.holds(self.name)
+        return {"first": store.first, "head": store.head, "bytes": store.payload_bytes, "holds": holds}
 
 
 def _publishes(messages: list[Message]) -> bool:

@@ -6,7 +6,6 @@ carries a checksum over all of its columns, checked on opening and whenever the 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import zlib
@@ -18,12 +17,13 @@ from typing import Any
 
 import apsw
 
+from sluice.broker.database import damaged, explained, locked, sync_names
 from sluice.errors import ConfigurationError, StoreError
 
 #: Written into the header of the file ("SLUI"), so that a file of another program is told from one of ours.
 APPLICATION = 0x534C5549
-#: Raised whenever the tables change: an older file is refused, not misread.
-VERSION = 1
+#: Raised whenever the tables change: a file of another version is brought up to this one or refused, not misread.
+VERSION = 2
 #: A publisher that was silent for so long is forgotten: should it retry something older still, that would be logged again.
 PUBLISHER_MICROS = 7 * 24 * 3600 * 1_000_000
 #: What one call of `trim` deletes at most, so that publications do not wait for long behind it.
@@ -43,7 +43,7 @@ _TABLES = """
     CREATE TABLE state (id INTEGER PRIMARY KEY, incarnation, first, head, crc);
     CREATE TABLE batch (first INTEGER PRIMARY KEY, count, time_micros, publisher, last_number, payload, crc);
     CREATE TABLE publisher (name PRIMARY KEY, last_number, last_offset, time_micros, crc) WITHOUT ROWID;
-    CREATE TABLE subscription (name PRIMARY KEY, where_text, crc) WITHOUT ROWID;
+    CREATE TABLE subscription (name PRIMARY KEY, where_text, holds, crc) WITHOUT ROWID;
     CREATE TABLE position (name, stream, offset, crc, PRIMARY KEY (name, stream)) WITHOUT ROWID;
 """
 
@@ -134,7 +134,7 @@ class StoreReader:
             f"{_SELECT_BATCHES} WHERE first >= (SELECT coalesce(max(first), 0) FROM batch WHERE first <= ?1)"
             " AND first <= ?2 ORDER BY first"
         )
-        with _explained(self.path), closing(self._connection.cursor()) as cursor:
+        with explained(self.path), closing(self._connection.cursor()) as cursor:
             for row in cursor.execute(query, (after + 1, LARGEST if until is None else until)):
                 batch = _batch_of(row)
                 if batch is None or batch.last <= after:
@@ -150,14 +150,14 @@ class StoreReader:
         key = name.encode()
         # One statement, so that the filter and the positions are of the same moment.
         rows = self._rows(
-            "SELECT where_text, subscription.crc, stream, offset, position.crc"
+            "SELECT where_text, holds, subscription.crc, stream, offset, position.crc"
             " FROM subscription LEFT JOIN position USING (name) WHERE name = ? ORDER BY stream",
             (key,),
         )
         positions = {}
-        for where, crc, stream, offset, position_crc in rows:
+        for where, holds, crc, stream, offset, position_crc in rows:
             at_start = (stream, offset, position_crc) == (None, None, None)
-            if crc != _checksum(key, where) or not (at_start or position_crc == _checksum(key, stream, offset)):
+            if crc != _checksum(key, where, holds) or not (at_start or position_crc == _checksum(key, stream, offset)):
                 raise StoreError(
                     f"the durable subscription {name!r} in {self.path} is damaged: forget it and subscribe again, "
                     "from an offset of your choice"
@@ -171,7 +171,7 @@ class StoreReader:
         self._connection.close()
 
     def _rows(self, query: str, bindings: Sequence[object] = ()) -> list[Any]:
-        with _explained(self.path):
+        with explained(self.path):
             return self._connection.execute(query, tuple(bindings)).fetchall()
 
     def _number(self, query: str) -> int:
@@ -181,7 +181,7 @@ class StoreReader:
 class Store(StoreReader):
     """The log of one broker and the durable subscriptions on it, in one file that no other broker may use meanwhile.
 
-    One thread at a time may use it. `accepted` and `last_number` may be asked from any; for the rest there is `reader`.
+    One thread at a time may use it. `accepted`, `last_number` and `holds` may be asked from any; for the rest see `reader`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -201,15 +201,15 @@ class Store(StoreReader):
         self._wal_pages = 0
         #: When to look for publishers to forget.
         self._forget_micros = 0
-        self._lock = _locked(path)
+        self._lock = locked(path)
         try:
-            with _explained(path):
+            with explained(path):
                 super().__init__(path, apsw.Connection(str(path), vfs=vfs))
                 self._open(fsync)
                 self._check()
                 self._begin_incarnation()
             if fsync:
-                _sync_names(path)
+                sync_names(path)
         except BaseException:
             self.close()
             raise
@@ -225,7 +225,7 @@ class Store(StoreReader):
             raise StoreError(
                 f"{self.path} is a database of another program: give the broker a data directory of its own"
             )
-        elif self._number("PRAGMA user_version") != VERSION:
+        elif self._number("PRAGMA user_version") not in (VERSION, 1):
             raise StoreError(
                 f"{self.path} was written by another version of Sluice (format {self._number('PRAGMA user_version')}, "
                 f"this one reads {VERSION}): use that version, or another data directory"
@@ -242,13 +242,26 @@ class Store(StoreReader):
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}")
         problem = self._rows("PRAGMA quick_check(1)")[0][0]
         if problem != "ok":
-            raise _damaged(self.path, problem)
+            raise damaged(self.path, problem)
+        if self._number("PRAGMA user_version") == 1:
+            self._add_holds()
+
+    def _add_holds(self) -> None:
+        """Brings a file of version 1 up to this one: nobody held a log then."""
+        with self._transaction():
+            self._connection.execute("ALTER TABLE subscription ADD COLUMN holds")
+            for name, where, crc in self._rows("SELECT name, where_text, crc FROM subscription"):
+                if crc == _checksum(name, where):  # what is damaged stays so
+                    self._connection.execute(
+                        "UPDATE subscription SET holds = 0, crc = ? WHERE name = ?", (_checksum(name, where, 0), name)
+                    )
+            self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def _check(self) -> None:
         """Reads every record; the offsets that no sound one accounts for are damaged."""
         state = self._rows("SELECT incarnation, first, head, crc FROM state")
         if len(state) != 1 or state[0][3] != _checksum(*state[0][:3]):
-            raise _damaged(self.path, "the row that says where the log begins fails its check")
+            raise damaged(self.path, "the row that says where the log begins fails its check")
         self.incarnation: int = state[0][0]
         self._first: int = state[0][1]
         self._head: int = state[0][2]
@@ -260,6 +273,7 @@ class Store(StoreReader):
             if crc == _checksum(name, number, offset, micros):
                 heard[name.decode()] = number, micros
                 self._head = max(self._head, offset)
+        self._holds = self._read_holds()
         holes: list[tuple[int, int]] = []
         row: Any
         self._payload_bytes = 0
@@ -279,6 +293,17 @@ class Store(StoreReader):
         if expected <= self._head:
             holes.append((expected, self._head))
         self._damaged = tuple(holes)
+
+    def _read_holds(self) -> dict[str, dict[str, int]]:
+        """The durable subscriptions that hold the log, and how far they are. A damaged one may be of them, anywhere."""
+        held: dict[str, dict[str, int]] = {}
+        for name, where, holds, crc in self._rows("SELECT name, where_text, holds, crc FROM subscription"):
+            if holds or crc != _checksum(name, where, holds):
+                held[name.decode(errors="replace")] = {}
+        for name, stream, offset, crc in self._rows("SELECT name, stream, offset, crc FROM position"):
+            if crc == _checksum(name, stream, offset) and name.decode() in held:
+                held[name.decode()][stream.decode()] = offset
+        return held
 
     def _begin_incarnation(self) -> None:
         with self._transaction():
@@ -314,6 +339,10 @@ class Store(StoreReader):
         """The last number of a publisher that is logged; 0 for one that is not known."""
         return self._publishers.get(publisher, (0, 0))[0]
 
+    def holds(self, stream: str) -> dict[str, int]:
+        """The durable subscriptions that hold the log, which is of this stream, and how far they have read it."""
+        return {name: positions.get(stream, 0) for name, positions in self._holds.copy().items()}
+
     def append(
         self, batches: Sequence[NewBatch], positions: Sequence[tuple[str, Mapping[str, int]]] = ()
     ) -> list[int | StoreError]:
@@ -346,7 +375,7 @@ class Store(StoreReader):
             heard[batch.publisher] = batch.last_number, head, batch.time_micros
             results.append(first)
         if rows or positions:
-            with _explained(self.path), self._transaction():
+            with explained(self.path), self._transaction():
                 if rows:
                     self._connection.execute(_INSERT_BATCHES, (json.dumps(rows), b"".join(texts)))
                     self._connection.executemany(
@@ -358,30 +387,38 @@ class Store(StoreReader):
         self._payload_bytes += size
         for publisher, (number, _, micros) in heard.items():
             self._publishers[publisher] = number, micros
+        for name_text, offsets in positions:
+            if name_text in self._holds:
+                self._holds[name_text] = {**self._holds[name_text], **offsets}
         return results
 
-    def create(self, name: str, where: str, positions: Mapping[str, int]) -> None:
-        """Makes a durable subscription that has read each stream up to the offset given."""
+    def create(self, name: str, where: str, positions: Mapping[str, int], *, holds: bool = False) -> None:
+        """Makes a durable subscription that has read each stream up to the offset given; it may hold the log (see `holds`)."""
         check_positions(name, positions)
-        key, text = name.encode(), where.encode()
-        with _explained(self.path), self._transaction():
-            if self._rows("SELECT 1 FROM subscription WHERE name = ?", (key,)):
+        row = (name.encode(), where.encode(), int(holds))
+        with explained(self.path), self._transaction():
+            if self._rows("SELECT 1 FROM subscription WHERE name = ?", row[:1]):
                 raise StoreError(f"there is a durable subscription {name!r} already: continue it, or forget it first")
-            self._connection.execute("INSERT INTO subscription VALUES (?, ?, ?)", (key, text, _checksum(key, text)))
+            self._connection.execute(
+                "INSERT INTO subscription (name, where_text, holds, crc) VALUES (?, ?, ?, ?)", (*row, _checksum(*row))
+            )
             self._write_positions(name, positions)
+        if holds:
+            self._holds[name] = dict(positions)
 
     def forget(self, name: str) -> None:
         """From now on there is no durable subscription of this name."""
-        with _explained(self.path), self._transaction():
+        with explained(self.path), self._transaction():
             self._connection.execute("DELETE FROM subscription WHERE name = ?", (name.encode(),))
             self._connection.execute("DELETE FROM position WHERE name = ?", (name.encode(),))
+        self._holds.pop(name, None)
 
     def trim(self, retention: Retention, now_micros: int, keep_from: int | None = None) -> int:
         """Deletes the oldest whole batches that need not be kept, a portion of them; how many, 0 when nothing is left to do.
 
         A batch with an offset of `keep_from` or later stays. Publishers that were not heard of for a week are forgotten.
         """
-        with _explained(self.path):
+        with explained(self.path):
             doomed, size, first = self._doomed(retention, now_micros, LARGEST if keep_from is None else keep_from)
             silent = self._silent(now_micros)
             if not doomed and not silent:
@@ -436,12 +473,12 @@ class Store(StoreReader):
     def checkpoint(self) -> None:
         """Moves what the write-ahead log holds into the database once there is enough of it; losing nothing either way."""
         if self._wal_pages >= CHECKPOINT_PAGES:
-            with _explained(self.path):
+            with explained(self.path):
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def reader(self) -> StoreReader:
         """A reader with a connection of its own, for another thread."""
-        with _explained(self.path):
+        with explained(self.path):
             connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs)
             connection.set_busy_timeout(5_000)
         return StoreReader(self.path, connection)
@@ -528,61 +565,3 @@ def _out_of_turn(batch: NewBatch, known: int) -> StoreError:
         f"publications of {batch.publisher!r} up to number {batch.last_number} were to follow number {batch.after_number}, but "
         f"number {known} is the last one logged: publish again from number {known + 1}"
     )
-
-
-def _damaged(path: Path, problem: str) -> StoreError:
-    return StoreError(
-        f"{path} is damaged ({problem}): move it away together with {path.name}-wal, keep both for repair, and start "
-        "the broker with a backup or with an empty data directory"
-    )
-
-
-def _locked(path: Path) -> int:
-    """A lock on the store at `path`, held until it is closed or the process ends, however it does."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A file of its own: SQLite's locks on the database would be lost with the first descriptor of it that is closed.
-        lock = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be opened ({error}): give the broker a directory it may write in") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise StoreError(
-            f"{path} is in use by another broker: stop that one, or give this one its own directory"
-        ) from None
-    return lock
-
-
-def _sync_names(path: Path) -> None:
-    """Makes sure that a file is found under its name after a power cut: that is for the directories to remember."""
-    for folder in (path.parent, path.parent.parent):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Says in our words what SQLite reports in its own."""
-    try:
-        yield
-    except apsw.FullError:
-        raise StoreError(
-            f"the disk is full: nothing more can be stored in {path}; free some space or shorten the retention, then try again"
-        ) from None
-    except apsw.NotADBError:
-        raise StoreError(f"{path} is not a store of Sluice: give the broker a data directory of its own") from None
-    except apsw.CorruptError as error:
-        raise _damaged(path, str(error)) from None
-    except (apsw.BusyError, apsw.LockedError):
-        raise StoreError(f"{path} is locked by another program: close it there, then try again") from None
-    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise StoreError(
-            f"{path} cannot be opened for writing ({error}): check who may write it and its directory"
-        ) from None
-    except apsw.Error as error:
-        raise StoreError(f"reading or writing {path} failed ({error}): check the disk, then try again") from None

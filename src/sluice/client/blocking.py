@@ -165,9 +165,13 @@ class BlockingBus:
         """A broker's account of itself, by default that of the one at the other end."""
         return self._run(self._bus.describe(broker), timeout)
 
-    def forget(self, durable: str, timeout: float | None = None) -> None:
-        """Ends a durable subscription for good."""
-        self._run(self._bus.forget(durable), timeout)
+    def hold(self, name: str, stream: Peer, after: int, timeout: float | None = None) -> None:
+        """Has a broker keep all that its log has after an offset, whatever its retention; see `Bus.hold`."""
+        self._run(self._bus.hold(name, stream, after), timeout)
+
+    def forget(self, durable: str, broker: Peer | None = None, timeout: float | None = None) -> None:
+        """Ends a durable subscription for good, by default one at the broker at the other end."""
+        self._run(self._bus.forget(durable, broker), timeout)
 
 
 class _Outbox:

@@ -30,7 +30,7 @@ from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Describe, Described, Failed, Forget, Replay
+from sluice.protocol.messages import Commit, Describe, Described, Failed, Forget, Question, Replay, Resume
 
 #: What every notification satisfies.
 EVERY = parse("true")
@@ -152,9 +152,20 @@ class Bus:
         assert isinstance(answer, Described)
         return dict(answer.report)
 
-    async def forget(self, durable: str) -> None:
-        """Ends a durable subscription for good."""
-        answer = await self._engine.ask(None, Forget(durable))
+    async def hold(self, name: str, stream: Peer, after: int) -> None:
+        """Has a broker keep all that its log has after an offset, whatever its retention; returns when that is on disk.
+
+        A hold is a durable subscription of this name at that broker. It moves when it is asked for again, and ends with `forget`.
+        """
+        await self._asked(stream, Resume(name, EVERY.to_sql(), {stream: after}, holds=True))
+        await self._asked(stream, Commit(name, {stream: after}))
+
+    async def forget(self, durable: str, broker: Peer | None = None) -> None:
+        """Ends a durable subscription for good, by default one at the broker at the other end."""
+        await self._asked(broker, Forget(durable))
+
+    async def _asked(self, broker: Peer | None, question: Question) -> None:
+        answer = await self._engine.ask(broker, question)
         if isinstance(answer, Failed):
             raise RequestError(answer.reason)
 

@@ -112,22 +112,23 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
 
 
 def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:
-    """A line for each broker; tables that are empty everywhere, and logs where there are none, have no column."""
+    """A line for each broker; tables that are empty everywhere, logs and holds where there are none, have no column."""
     kinds = [
         kind
         for kind in dict.fromkeys(kind for report in after for kind in report.get("tables", ()))
         if kind != "brokers" and any(report.get("tables", {}).get(kind) for report in after)
     ]
     has_logs = any(report.get("log") for report in after)
+    has_holds = any((report.get("log") or {}).get("holds") for report in after)
+    of_logs = [*(["log", "kept"] if has_logs else []), *(["held after"] if has_holds else [])]
     table = Table("broker", "up", "linked to", box=box.SIMPLE_HEAD)
-    for column in ("clients", *RATES.values(), *kinds, *(["log", "kept"] if has_logs else []), "waiting", "dropped"):
+    for column in ("clients", *RATES.values(), *kinds, *of_logs, "waiting", "dropped"):
         table.add_column(column, justify="right")
     for report in after:
         if "error" in report:
             table.add_row(report["name"], "[red]no answer")
             continue
         rates = rates_of(earlier.get(report["name"], {}), report)
-        log = report["log"] or {}
         table.add_row(
             report["name"],
             duration(report["uptime_seconds"]),
@@ -135,11 +136,19 @@ def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:
             f"{report['clients']:,}",
             *("" if rate is None else f"{rate:,.0f}" for rate in rates.values()),
             *(f"{report['tables'].get(kind, 0):,}" for kind in kinds),
-            *([f"{log['head']:,}", decimal(log["bytes"])] if log else ["", ""] if has_logs else []),
+            *_about_log(report["log"])[: len(of_logs)],
             decimal(report["memory_bytes"]),
             _alarming(report["dropped"]),
         )
     return table
+
+
+def _about_log(log: Mapping[str, Any] | None) -> list[str]:
+    """How far it is, what it keeps, and who holds it."""
+    if log is None:
+        return ["", "", ""]
+    holds = (f"{offset:,} by {name}" for name, offset in sorted(log["holds"].items()))
+    return [f"{log['head']:,}", decimal(log["bytes"]), "\n".join(holds)]
 
 
 def _alarming(count: int) -> str:

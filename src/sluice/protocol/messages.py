@@ -197,6 +197,8 @@ class Resume:
     name: str
     where: str
     start: Mapping[Peer, int]
+    #: Whether the broker must keep in its own log what this subscription has not read of it, whatever the retention.
+    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ reader continues from there whether something matched or not, and which offsets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from sluice.match.filterset import FilterSet
@@ -85,6 +85,11 @@ class Stream:
         if not rows:
             return None
         return batch.placed(Logged(self._name, offsets, stored.time_micros)).whole_or(rows)
+
+
+def keep_from(read: Iterable[int]) -> int | None:
+    """The first offset that a log must keep for those who hold it and have read it up to these; None if nobody does."""
+    return min((offset + 1 for offset in read), default=None)
 
 
 def only(where: Subscription) -> FilterSet[None]:

@@ -366,8 +366,8 @@ _QUESTIONS: dict[str, _Part] = {
     ),
     "resume": _part(
         Resume,
-        tuple[str, str, dict[str, int]],
-        lambda each: (each.name, each.where, dict(each.start)),
+        tuple[str, str, dict[str, int], bool],
+        lambda each: (each.name, each.where, dict(each.start), each.holds),
         lambda said: Resume(*said),
     ),
     "commit": _part(
