@@ -1,12 +1,16 @@
-"""What all tests share: how hypothesis runs, and one small Spark.
+"""What all tests share: how hypothesis runs, one small Spark, and who works beside whom.
 
 The suite is the same at every run. For a longer or a different one, set `SLUICE_EXAMPLES` (times as many examples) or
 `SLUICE_SEED` (other examples; the seed is printed on top of the report).
+
+`make test` has two workers (pytest-xdist), each with the next test that nobody has yet. Tests that share something costly are
+in one group, which one worker runs: all that use Spark, and modules that say so with `xdist_group`.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -30,6 +34,9 @@ settings.register_profile(
 )
 settings.load_profile("sluice")
 
+# A shell that runs the suite in the background has it ignore Ctrl-C, and what tests start would do so too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     if SEED is not None and hasattr(config.option, "hypothesis_seed") and config.option.hypothesis_seed is None:
@@ -38,6 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"generated examples: {EXAMPLES}x, {'the fixed ones' if SEED is None else f'SLUICE_SEED={SEED}'}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One Spark is enough, and it is slow to start: whoever wants it waits in one line."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,9 @@ from sluice.client.connect import connect
 from sluice.client.status import Report, bytes_per_second, rates_of, survey, tables_of
 from tests.terminal import at_terminal
 
+#: They share a network that runs.
+pytestmark = pytest.mark.xdist_group("status")
+
 
 def report(name: str, **changes: Any) -> dict[str, Any]:
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,12 +45,19 @@ def texts() -> dict[int, str]:
     return generated(400)
 
 
-@pytest.fixture
-def saved(texts: dict[int, str], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def index(texts: dict[int, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     matcher = sluice.Matcher()
     matcher.load(texts.items())
-    matcher.save(tmp_path / "index")
-    return tmp_path / "index"
+    folder = tmp_path_factory.mktemp("store") / "index"
+    matcher.save(folder)
+    return folder
+
+
+@pytest.fixture
+def saved(index: Path, tmp_path: Path) -> Path:
+    """A copy, to be damaged."""
+    return Path(shutil.copytree(index, tmp_path / "index"))
 
 
 def test_opened_is_what_was_saved(saved: Path, texts: dict[int, str]) -> None:

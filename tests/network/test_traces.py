@@ -198,11 +198,19 @@ def judge(trace: Trace) -> None:
 
 @cache
 def trace_of(setting: Setting) -> Trace:
-    """Recorded once for all tests that look at it."""
+    """Recorded once for all tests that look at it, which therefore run in one process."""
     return asyncio.run(recorded(setting))
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def each(settings: Sequence[Setting]) -> pytest.MarkDecorator:
+    """A test for each setting."""
+    return pytest.mark.parametrize(
+        "setting",
+        [pytest.param(one, id=str(one), marks=pytest.mark.xdist_group(f"trace {one.number}")) for one in settings],
+    )
+
+
+@each(SETTINGS)
 def test_a_real_network_keeps_what_the_specification_promises(setting: Setting) -> None:
     trace = trace_of(setting)
     judge(trace)
@@ -248,7 +256,7 @@ def broken(trace: Trace, index: int, *instead: said.TraceEvent) -> set[str]:
     return {violation.check for violation in check(Trace(events), ALL)}
 
 
-@pytest.mark.parametrize("setting", SETTINGS[6:8], ids=str)
+@each(SETTINGS[6:8])
 def test_the_judge_sees_one_delivery_that_is_missing_or_wrong(setting: Setting) -> None:
     trace = trace_of(setting)
     owed = owed_deliveries(trace)
