@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match import scan, tiles
+from sluice.match import scan, tally, tiles
 from sluice.match.access import count_keys
 from sluice.match.clause import Clause
 from sluice.match.cover import covered, overlapping
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
+from sluice.match.layout import HEADER, LARGE, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
 from sluice.match.reserve import Reserve
 from sluice.match.rows import insert, remove
 
@@ -50,7 +50,7 @@ class Index:
         self._expected, self._expected_candidates = 64 * 1024, 4 * 1024
         self._out = np.empty(self._expected, np.int32)
         self._candidates = np.empty(self._expected_candidates, np.int64)
-        self._cursor = np.zeros(7, np.int64)
+        self._cursor = np.zeros(8, np.int64)
         #: Of each field: the lowest and the highest end of an interval so far, to guess how selective the next one is.
         self._seen = np.empty((0, 2))
         self.fit_fields()
@@ -176,12 +176,19 @@ class Index:
 
     def match_rows(self, rows: Rows) -> tuple[Words, Ids, Words]:
         """Matches rows of keys: offsets and sure slots as CSR, and candidates as event << 32 | entry."""
+        offsets, out, candidates, tasks = self._scan_rows(rows, LARGE)
+        if len(tasks):
+            offsets, out = self._match_tiles(rows, tasks, offsets, out)
+        return offsets, out, candidates
+
+    def _scan_rows(self, rows: Rows, large: int) -> tuple[Words, Ids, Words, Words]:
+        """What `match_rows` returns but for groups of so many rows or more, and the tasks that are left for those."""
         count, fields = rows.upper.shape
         offsets = np.zeros(count + 1, np.int64)
         out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
         tasks = np.empty(_TASKS * count if count < 1 << scan.EVENT_BITS else 0, np.int64)
-        cursor = np.zeros(7, np.int64)
-        cursor[scan.TASK_ROOM] = len(tasks)
+        cursor = np.zeros(8, np.int64)
+        cursor[scan.TASK_ROOM], cursor[scan.TASK_ROWS] = len(tasks), large
         done = 0
         while done < count:
             cursor[scan.ROOM], cursor[scan.PENDING_ROOM] = len(out), len(candidates)
@@ -208,10 +215,32 @@ class Index:
         written, pending, left = (int(cursor[i]) for i in (scan.WRITTEN, scan.PENDING, scan.TASKS))
         self._expected = written + written // 4 + 64 * 1024
         self._expected_candidates = pending + pending // 4 + 4 * 1024
-        if left:
-            offsets, out = self._match_tiles(rows, tasks[:left], offsets, out)
-            written = len(out)
-        return offsets, out[:written], candidates[:pending]
+        return offsets, out[:written], candidates[:pending], tasks[:left]
+
+    def count_rows(self, rows: Rows, counts: Words) -> Words:
+        """Adds to the counts by slot what matches rows of exact keys; candidates are returned, not counted."""
+        _, out, candidates, tasks = self._scan_rows(rows, 1)
+        _run(tally.count_slots, _address(out), len(out), _address(counts))
+        if len(tasks):
+            self._count_tasks(rows.upper, tasks, counts)
+        return candidates
+
+    def _count_tasks(self, keys: Words, tasks: Words, counts: Words) -> None:
+        """Counts what was left for later, with the records in the order of the field that most groups test."""
+        heap, todo, fields = _address(self.heap), _address(tasks), keys.shape[1]
+        often = np.zeros(fields, np.int64)
+        tasks.sort()
+        most = _run(tally.survey, heap, todo, len(tasks), _address(often))
+        busiest = int(often.argmax())
+        order = np.argsort(keys[:, busiest])
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        _run(tally.rename, todo, len(tasks), _address(rank))
+        tasks.sort()
+        records = (_address(keys := keys[order]), fields, busiest, todo, len(tasks))
+        columns, laid, flags = np.empty(most * fields, np.int64), np.empty(fields, np.int64), np.empty(most, np.uint8)
+        room = (_address(columns), most, _address(laid), _address(flags))
+        _run(tally.count_groups, heap, *records, *room, _address(counts))
 
     def _match_tiles(self, rows: Rows, tasks: Words, offsets: Words, out: Ids) -> tuple[Words, Ids]:
         """Matches what was left for later, sorted by group, and joins it with what is there."""

@@ -120,13 +120,13 @@ def _test(mem, k, upper, lower, row):
     word, low, high = mem[k], mem[k + 1], mem[k + 2]
     at = row + (word >> 2)
     if word & 3 == LIST:
-        return np.int64(_in_list(mem, low, high, upper[at], lower[at]))
+        return np.int64(in_list(mem, low, high, upper[at], lower[at]))
     inside = (low <= upper[at]) & (lower[at] <= high)
     return np.int64(low & upper[at] != 0) if word & 3 == MASK else np.int64(inside)
 
 
 @njit(cache=True)
-def _in_list(mem, address, count, upper, lower):
+def in_list(mem, address, count, upper, lower):
     """Whether a value lies in one of the sorted intervals of a list."""
     first, last = 0, count - 1
     while first < last:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sluice.errors import MatcherError, SluiceError
+from sluice.errors import MatcherError
 from sluice.match import query, scan, store
 from sluice.match.clause import Clause, clauses
 from sluice.match.cover import PENDING
@@ -29,6 +29,7 @@ from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
 from sluice.match.index import Ids, Index
 from sluice.match.keys import EXACT, text_key, utf8
 from sluice.match.layout import STEP
+from sluice.match.loading import CHUNK, pairs, parse_row
 from sluice.match.merging import MergeIndex
 from sluice.match.reading import meaning, remember, text_of
 from sluice.match.texts import Texts
@@ -40,7 +41,6 @@ from sluice.model.values import Kind
 
 Offsets = npt.NDArray[np.int64]
 MAX_ID = 2**31 - 1
-_CHUNK = 4_096
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _NUMBER, _STRING = KIND_CODES[Kind.NUMBER], KIND_CODES[Kind.STRING]
 
@@ -91,6 +91,16 @@ class Matcher:
     def __getitem__(self, id: int) -> Subscription:
         """The subscription with this id."""
         return meaning(self._texts[self._slot(id)])
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of the index, without the texts."""
+        return 8 * (self._index.used_words + self._index.entries) + 4 * (len(self._owner) + self._top)
+
+    @property
+    def attributes(self) -> tuple[str, ...] | None:
+        """The names of all attributes that decide what matches; None where a subscription may look at any."""
+        return None if self._confirm else tuple(sorted(self._fields.by_name))
 
     # --- subscriptions come and go ----------------------------------------------------------------------------------
 
@@ -158,9 +168,9 @@ class Matcher:
             before = self._count
             added: list[int] = []
             try:
-                pairs = _pairs(table)
-                while chunk := list(islice(pairs, _CHUNK)):
-                    self._add_many([(id, text, _parse_row(id, text)) for id, text in chunk])
+                rows = pairs(table)
+                while chunk := list(islice(rows, CHUNK)):
+                    self._add_many([(id, text, parse_row(id, text)) for id, text in chunk])
                     added += [id for id, _ in chunk]
                     self._texts.settle()
                     if progress is not None:
@@ -562,31 +572,3 @@ def _subscription(filter: Subscription | Filter | str) -> Subscription:
 def _may_meet(boxes: Sequence[Filter]) -> bool:
     """Whether a record may lie in two of the boxes; for many boxes that is taken for granted."""
     return len(boxes) > 8 or any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
-
-
-def _parse_row(id: object, text: object) -> Subscription:
-    if not isinstance(text, str):
-        raise MatcherError(f"the subscription with id {id!r} has no text in its column `where`")
-    try:
-        return parse(text)
-    except SluiceError as error:
-        raise MatcherError(f"the subscription with id {id!r} is wrong: {error}") from error
-
-
-def _pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The rows of a table as pairs of id and text."""
-    if not isinstance(table, pa.Table | pa.RecordBatch):
-        if not isinstance(table, Iterable):
-            raise MatcherError(f"{table!r} is no table: give a pyarrow Table with columns `id` and `where`, or pairs")
-        for pair in table:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise MatcherError(f"{pair!r} is not a pair of id and text")
-            yield pair[0], pair[1]
-        return
-    missing = {"id", "where"} - set(table.schema.names)
-    if missing:
-        raise MatcherError(
-            f"the table has no column {' and no column '.join(sorted(missing))}; it needs `id` and `where`"
-        )
-    for batch in table.to_batches(max_chunksize=_CHUNK) if isinstance(table, pa.Table) else [table]:
-        yield from zip(batch.column("id").to_pylist(), batch.column("where").to_pylist(), strict=True)

@@ -23,7 +23,6 @@ from sluice.match.layout import (
     KEY_SINGLE,
     L_CAPACITY,
     L_ROWS,
-    LARGE,
     LEAF,
     MASK,
     MISSING,
@@ -40,8 +39,8 @@ from sluice.match.pointers import int32s, int64s, prefetch, uint16s
 from sluice.match.vectors import pack
 
 # Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
-# the same for the tasks that a batch leaves for later.
-WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM, TASKS, TASK_ROOM = range(7)
+# the same for the tasks that a batch leaves for later: groups of so many rows or more.
+WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM, TASKS, TASK_ROOM, TASK_ROWS = range(8)
 #: A task is a group and below it, in as many bits, an event.
 EVENT_BITS = 28
 
@@ -161,7 +160,7 @@ def _match_event(mem, m32, upper, lower, row, bits, picked, found, start, end, o
         group = found[i]
         while group != 0:
             at = cursor[TASKS]
-            if mem[group + G_ROWS] >= LARGE and at < cursor[TASK_ROOM] and not mem[group + G_PENDING]:
+            if mem[group + G_ROWS] >= cursor[TASK_ROWS] and at < cursor[TASK_ROOM] and not mem[group + G_PENDING]:
                 tasks[at] = group << EVENT_BITS | event
                 cursor[TASKS] = at + 1
             else:

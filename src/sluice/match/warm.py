@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from sluice.match.counting import Counting
 from sluice.match.layout import LARGE
 from sluice.match.matcher import Matcher
 
@@ -24,6 +25,7 @@ _SOURCES = (
     "pointers",
     "rows",
     "scan",
+    "tally",
     "tiles",
     "vectors",
 )
@@ -55,6 +57,7 @@ def warm() -> None:
         matcher.remove(id)
     matcher.load((id, f"a > {id} AND b > {id}") for id in range(2 * LARGE))
     matcher.match_batch([{"a": 3, "b": 3}])
+    Counting(matcher).add([{"a": 3, "b": 3}])
 
 
 if __name__ == "__main__":
