@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 
 from sluice.broker.broker import BrokerConfig
 from sluice.errors import SluiceError
+from sluice.model.statistics import Statistics
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.route.policy import Policy, Ratio, Selectivity
+from sluice.protocol.route.policy import Policy, Ratio, Traffic
 from sluice.protocol.route.reduce import RoutingOptions
 from sluice.sim import trace as said
-from sluice.sim.domain import PRICES, TEXTS
+from sluice.sim.domain import POINTS, TEXTS
 from sluice.sim.judge import judge_demand, judge_moving_tables, judge_tables, judge_trace
 from sluice.sim.plan import (
     FAULTS,
@@ -198,9 +199,8 @@ class Draft:
         self, *, cache: CacheConfig | None = None, lease: LeaseConfig | None = None, durable: bool = False
     ) -> BrokerConfig:
         """How the brokers work; an imperfect merger wastes little or much, by either measure."""
-        prices = [float(price) for price in PRICES]
         policy: Policy = self.random("policy").choice(
-            (Ratio(1.5), Ratio(4.0), Selectivity({"price": prices}, budget=0.4))
+            (Ratio(1.5), Ratio(4.0), Traffic(Statistics.of(POINTS), budget=0.05))
         )
         return BrokerConfig(
             routing=self.options["routing"],

@@ -8,6 +8,7 @@ import pytest
 
 from sluice import parse
 from sluice.match import filterset
+from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.route.policy import Ratio
 from sluice.protocol.route.stages import Counted, Distinct, Maximal, Merged, Net
@@ -109,13 +110,13 @@ def test_merged_drops_a_side_that_lets_everything_through() -> None:
     assert Merged(0, None).update(subs("x IS NULL", "x IS NOT NULL"), [])[0] == subs("true")
 
 
-def test_merged_asks_the_policy_with_the_name() -> None:
+def test_merged_asks_the_policy_with_the_name_and_the_rest() -> None:
     asked = []
 
     class Asked(Ratio):
-        def close_gaps(self, name, whole):  # type: ignore[no-untyped-def]
-            asked.append(name)
+        def close_gaps(self, name, whole, rest=EVERYTHING):  # type: ignore[no-untyped-def]
+            asked.append((name, rest.to_sql()))
             return whole
 
     Merged(1, Asked()).update(subs("x = 1 AND y = 1", "x = 1 AND y = 2"), [])
-    assert asked == ["y"]
+    assert asked == [("y", "x = 1")]

@@ -4,7 +4,7 @@
 an imperfect merger may waste; `table` keeps one table of a broker and all that it has told about it.
 """
 
-from sluice.protocol.route.policy import Ratio, Selectivity
+from sluice.protocol.route.policy import Ratio, Traffic
 from sluice.protocol.route.reduce import ALGORITHMS, Reducer, RoutingOptions, register_routing
 
-__all__ = ["ALGORITHMS", "Ratio", "Reducer", "RoutingOptions", "Selectivity", "register_routing"]
+__all__ = ["ALGORITHMS", "Ratio", "Reducer", "RoutingOptions", "Traffic", "register_routing"]

@@ -7,7 +7,7 @@ algorithm is one class and one registration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
@@ -17,8 +17,8 @@ from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.export import Delta
 from sluice.protocol.messages import Entry
-from sluice.protocol.route.policy import Policy, Ratio
-from sluice.protocol.route.stages import Counted, Distinct, Filters, Maximal, Merged
+from sluice.protocol.route.policy import Policy, Ratio, Traffic
+from sluice.protocol.route.stages import Counted, Distinct, Filters, Loosened, Maximal, Merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,15 @@ class Merging(Chain):
     def __init__(self, options: RoutingOptions) -> None:
         super().__init__(options)
         self._parts = Maximal()
-        self._passes = [Merged(position, self.policy()) for position in range(MAX_MERGED_ATTRIBUTES)]
+        self._passes: list[Merged | Loosened] = [*self._round()]
         self._result = Maximal()
 
     def policy(self) -> Policy | None:
         """Perfect mergers only."""
         return None
+
+    def _round(self) -> Iterator[Merged]:
+        return (Merged(position, self.policy()) for position in range(MAX_MERGED_ATTRIBUTES))
 
     def reduce(self, added: list[Subscription], removed: list[Subscription]) -> Filters:
         """Merges along the first attribute, then along the second, and so on."""
@@ -173,6 +176,12 @@ class Imperfect(Merging):
     """Merging that may close gaps, as far as a policy allows (section 6.5.2)."""
 
     perfect = False
+
+    def __init__(self, options: RoutingOptions) -> None:
+        super().__init__(options)
+        if isinstance(options.policy, Traffic):
+            # Without sides that keep out little, filters are alike that were not: they become one in a second round.
+            self._passes += [Loosened(options.policy), *self._round()]
 
     def policy(self) -> Policy | None:
         """The configured one."""

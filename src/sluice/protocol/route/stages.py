@@ -16,7 +16,7 @@ from sluice.model.filter import Filter, Residual
 from sluice.model.ordered import Cut, Ordered, union_of
 from sluice.model.subscription import Subscription
 from sluice.protocol.messages import Entry
-from sluice.protocol.route.policy import Policy
+from sluice.protocol.route.policy import Policy, Traffic
 
 T = TypeVar("T", bound=Hashable)
 
@@ -204,6 +204,24 @@ class Merged:
         return name, tuple(sides), box.residuals
 
 
+class Loosened:
+    """Filters without the sides that keep out little traffic, each by itself."""
+
+    __slots__ = ("_counted", "_policy")
+
+    def __init__(self, policy: Traffic) -> None:
+        self._policy = policy
+        #: Filters that differed in a side that went are the same now.
+        self._counted: Counted[Subscription] = Counted()
+
+    def update(self, added: Iterable[Subscription], removed: Iterable[Subscription]) -> Filters:
+        """Follows a change of the filters."""
+        return self._counted.update(map(self._loosen, added), map(self._loosen, removed))
+
+    def _loosen(self, where: Subscription) -> Subscription:
+        return Subscription(map(self._policy.loosen, where.filters))
+
+
 class _Group:
     __slots__ = ("mergers", "parts")
 
@@ -226,7 +244,7 @@ def _mergers(key: GroupKey, parts: Iterable[Subscription], policy: Policy | None
         return
     whole = union_of(ordered)
     if policy is not None:
-        whole = policy.close_gaps(name, whole)
+        whole = policy.close_gaps(name, whole, Filter.of(dict(rest), residuals))
     for side in _portions(whole):
         yield Subscription([Filter.of({**dict(rest), name: side}, residuals)])
 

@@ -12,7 +12,8 @@ from sluice.protocol.export import Export, Replica
 from sluice.protocol.messages import Deliver, Kind, Snapshot
 from sluice.protocol.route import stages
 from sluice.protocol.route.forward import Forwarding
-from sluice.protocol.route.stages import Counted, Maximal, Merged, Net
+from sluice.protocol.route.policy import Traffic
+from sluice.protocol.route.stages import Counted, Loosened, Maximal, Merged, Net
 from sluice.protocol.route.table import Relevance, Table
 from sluice.sim.mutants.mutant import Patch, mutant
 
@@ -126,6 +127,38 @@ def _() -> Patch:
         return mergers
 
     return stages, "_mergers", make
+
+
+@mutant("routing", "gap-narrowed", "closing the gaps of a merger by traffic loses its last interval")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def close_gaps(self: Traffic, name: str, whole: Any, rest: Any) -> Any:
+            closed = original(self, name, whole, rest)
+            return type(closed)(closed.cuts[:-2]) if len(closed.cuts) > 2 else closed
+
+        return close_gaps
+
+    return Traffic, "close_gaps", make
+
+
+@mutant(
+    "routing", "loosened-twin-removed", "of two filters that are the same without a side, one takes the other with it"
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def update(self: Loosened, added: Any, removed: Any) -> Any:
+            come, go = (list(dict.fromkeys(map(self._loosen, some))) for some in (added, removed))
+            counts = self._counted._counts
+            fresh = [where for where in come if where not in counts]
+            gone = [where for where in go if where in counts]
+            counts.update(dict.fromkeys(fresh, 1))
+            for where in gone:
+                del counts[where]
+            return [where for where in fresh if where in counts], [where for where in gone if where not in fresh]
+
+        return update
+
+    return Loosened, "update", make
 
 
 @mutant("routing", "told-its-own", "a neighbour is told what it told itself")
