@@ -10,8 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-#: Far longer than anything takes; only a command that hangs meets it.
-PATIENCE_SECONDS = 120
+from tests.patience import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from sluice.cli import main
+from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
 
 QUOTES: list[dict[str, Any]] = [
@@ -289,7 +290,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def piped(data: bytes, *arguments: object) -> tuple[int, str, str]:
-    done = subprocess.run(command(*arguments), input=data, capture_output=True, timeout=120)
+    done = subprocess.run(command(*arguments), input=data, capture_output=True, timeout=PATIENCE_SECONDS)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -341,7 +342,7 @@ class TestLivePipe:
     def test_control_c(self, live: subprocess.Popen[bytes]) -> None:
         self.answer(live, b'{"symbol": "IBM"}\n')
         live.send_signal(signal.SIGINT)
-        assert live.wait(timeout=60) == 130
+        assert live.wait(timeout=PATIENCE_SECONDS) == 130
         assert live.stderr and live.stderr.read() == b""
 
     def test_a_reader_that_leaves(self, live: subprocess.Popen[bytes]) -> None:
@@ -350,7 +351,7 @@ class TestLivePipe:
         live.stdout.close()
         live.stdin.write(b'{"symbol": "IBM"}\n')
         live.stdin.close()
-        assert live.wait(timeout=60) == 141
+        assert live.wait(timeout=PATIENCE_SECONDS) == 141
         assert live.stderr.read() == b""
 
 
@@ -392,6 +393,6 @@ class TestHelp:
     def test_help_loads_nothing_heavy(self) -> None:
         heavy = {"numpy", "numba", "pyarrow", "sqlglot", "rich", "pyspark"}
         script = "import sys\ntry:\n import sluice.cli; sluice.cli.main(['--help'])\nfinally:\n print(*sys.modules)"
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert "usage: sluice" in done.stdout
         assert not heavy & set(done.stdout.splitlines()[-1].split())

@@ -18,6 +18,7 @@ from sluice.demo.feed import BATCH_QUOTES, Feed
 from sluice.demo.market import EXCHANGES, SYMBOLS, Market
 from sluice.demo.show import flow, run
 from sluice.demo.subscribers import NAMED, crowd
+from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
 
 
@@ -133,6 +134,6 @@ def test_control_c_in_a_terminal() -> None:
 
 def test_the_command_ends_by_itself_where_nobody_watches() -> None:
     arguments = [sys.executable, "-m", "sluice", "demo", "--subscriptions", "100", "--seconds", "0.2"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
     assert "against 105 subscriptions" in done.stdout

@@ -27,14 +27,14 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: What a command in the documentation may start with, beside `sluice` itself and `make`.
-TOOLS = {"cat", "echo", "printf", "head", "tail", "python", "ls"}
-#: How long a command may take that goes on until the end of the page, to say what it should and to stop.
-PATIENCE_SECONDS = 120
+TOOLS = {"cat", "chmod", "echo", "printf", "head", "tail", "openssl", "python", "ls"}
 #: What sets the stage on the reader's machine and cannot be run here.
 STAGE = {"git", "cd", "pip"}
 
@@ -105,7 +105,7 @@ def run_command(command: Command, folder: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
     )
     if not command.output.strip():
         assert done.returncode == 0, f"{command.text}\n{done.stdout}"

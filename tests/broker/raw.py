@@ -36,12 +36,11 @@ from sluice.protocol.batch import Batch
 from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Answer, LinkDown, LinkUp, Question, Received, Role, Send
 from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome, decode, encode
+from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Longer than anything takes on a busy machine: only a test that fails waits for so long.
-PATIENCE_SECONDS = 60.0
 #: As much as anybody wants.
 ENOUGH = 1 << 40
 

@@ -15,12 +15,10 @@ import pytest
 
 from sluice.cli import main
 from sluice.net.address import Address
+from tests.patience import PATIENCE_SECONDS
 
 Run = Callable[..., tuple[int, str, str]]
 Start = Callable[..., subprocess.Popen[str]]
-
-#: Far longer than anything takes; only what hangs meets it.
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ from sluice.broker.journal import OVERHEAD_BYTES, Journal
 from sluice.broker.store import NewBatch, Retention, Store
 from tests.broker.disk import disk
 from tests.broker.test_store import NOW, batch, logged
-
-#: Long enough for any machine; only a test that fails waits for it.
-PATIENCE_SECONDS = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 class Slow(Store):

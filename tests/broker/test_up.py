@@ -20,10 +20,8 @@ from sluice.broker.supervise import STOP_SECONDS, running
 from sluice.broker.topology import EXAMPLE, read_topology, topology
 from sluice.cli import main
 from sluice.errors import ConfigurationError
+from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
-
-#: Far longer than anything takes; only what hangs meets it.
-PATIENCE_SECONDS = 60
 
 TWO = '[network]\nshape = "line"\nbrokers = ["a", "b"]\nport = 0\n'
 

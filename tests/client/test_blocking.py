@@ -19,19 +19,20 @@ from sluice.errors import LinkError, NotificationError, PublishError, RequestErr
 from sluice.protocol.messages import Replay
 from tests.broker.raw import directory, running
 from tests.client.test_bus import at, take
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_publish_and_subscribe() -> None:
     with sluice.connect("memory://quotes") as bus, sluice.connect("memory://quotes", "ann") as ann:
         assert ann.name == "ann" and bus.broker() == "quotes"
         with bus.subscribe("price > 100") as quotes:
-            quotes.complete(timeout=60)
+            quotes.complete(timeout=PATIENCE_SECONDS)
             first = ann.publish({"symbol": "IBM", "price": 121.5})
-            assert ann.publish({"price": 99}, timeout=60) == first + 1
+            assert ann.publish({"price": 99}, timeout=PATIENCE_SECONDS) == first + 1
             assert ann.publish_many([{"price": 101}, {"price": 102}]) == first + 3
             ann.publish_arrow(pa.RecordBatch.from_pydict({"price": [103, 104]}))
             assert ann.published == first + 5
-            ann.flush(timeout=60)
+            ann.flush(timeout=PATIENCE_SECONDS)
             quote = next(quotes)
             assert quote == {"symbol": "IBM", "price": 121.5} and quote.id == ("ann", first)
             prices = [quote["price"]]
@@ -40,7 +41,7 @@ def test_publish_and_subscribe() -> None:
                 if quote["price"] == 103:
                     break
             assert prices == [121.5, 101, 102, 103]
-            assert quotes.get(timeout=60)["price"] == 104
+            assert quotes.get(timeout=PATIENCE_SECONDS)["price"] == 104
             with pytest.raises(TimeoutError):
                 quotes.get(timeout=0.01)
             assert quotes.gaps == [] and str(quotes.where) == "price > 100" and quotes.id.startswith(bus.name)
@@ -68,21 +69,21 @@ def test_everything_of_a_connection() -> None:
 def test_interest_and_advertisements() -> None:
     with sluice.connect("memory://") as bus, sluice.connect("memory://") as other:
         with bus.advertise("n > 0") as advertisement, bus.watch("n > 0") as interest:
-            advertisement.complete(timeout=60)
-            interest.complete(timeout=60)
+            advertisement.complete(timeout=PATIENCE_SECONDS)
+            interest.complete(timeout=PATIENCE_SECONDS)
             with pytest.raises(TimeoutError):
                 interest.get(timeout=0.01)
             with other.subscribe("n = 5", replay=Replay(last=1)) as wanted:
                 (entry,) = next(interest).added
                 assert entry.id == wanted.id and entry.replay == Replay(last=1)
                 assert [*interest.subscriptions] == [wanted.id]
-            assert [entry.id for entry in interest.get(timeout=60).removed] == [wanted.id]
+            assert [entry.id for entry in interest.get(timeout=PATIENCE_SECONDS).removed] == [wanted.id]
         assert [*interest] == []
 
 
 def test_questions() -> None:
     with sluice.connect("memory://") as bus:
-        assert bus.describe(timeout=60)["clients"] == 1
+        assert bus.describe(timeout=PATIENCE_SECONDS)["clients"] == 1
         with pytest.raises(RequestError, match="keeps no log"):
             bus.forget("accounting")
         with pytest.raises(RequestError, match="keeps no log"):
@@ -167,7 +168,7 @@ def test_durable_subscriptions(tmp_path: Path) -> None:
                 bus.flush()
                 assert [next(feed)["n"] for _ in range(3)] == [0, 1, 2]
                 assert feed.positions == {"b": 3}
-                feed.commit(timeout=60)
+                feed.commit(timeout=PATIENCE_SECONDS)
                 assert feed.positions == {"b": 4}
                 assert next(feed)["n"] == 3
             with pytest.raises(ZeroDivisionError), bus.subscribe("n >= 0", durable="d") as feed:

@@ -21,6 +21,7 @@ from sluice.cli import main
 from sluice.client.background import Background
 from tests.broker.raw import directory, running
 from tests.client.test_bus import at
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     """Presses Ctrl-C; what the process has said after what was read."""
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     return out, err
 

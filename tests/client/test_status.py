@@ -19,6 +19,7 @@ from sluice.broker.topology import topology
 from sluice.cli import main
 from sluice.client.connect import connect
 from sluice.client.status import Report, bytes_per_second, rates_of, survey, tables_of
+from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
 
 #: They share a network that runs.
@@ -131,7 +132,7 @@ def test_one_broker_tells_about_all(network: Network) -> None:
                         pass
                     return reports
 
-    a, b, c = asyncio.run(asyncio.wait_for(ask(), 60))
+    a, b, c = asyncio.run(asyncio.wait_for(ask(), PATIENCE_SECONDS))
     assert [a["name"], b["name"], c["name"]] == ["a", "b", "c"]
     assert [each["peer"] for each in b["links"]] == ["a", "c"]
     assert (c["published"], b["forwarded"], a["delivered"]) == (1, 1, 1)

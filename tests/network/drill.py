@@ -22,7 +22,8 @@ from sluice.broker.supervise import Network
 from sluice.broker.topology import topology
 from sluice.client.subscription import LiveSubscription
 from sluice.model import parse
-from tests.network.processes import PATIENCE_SECONDS, started
+from tests.network.processes import started
+from tests.patience import PATIENCE_SECONDS
 
 LOOK_SECONDS = 0.005
 #: The longest time between two bursts of a publisher: all programs run in one process, and it is not to be the bottleneck.

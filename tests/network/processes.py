@@ -15,9 +15,6 @@ from sluice.broker.supervise import Network
 from sluice.broker.topology import Topology
 from sluice.net.address import Address
 
-#: Longer than anything may take on a busy machine: whoever waits so long waits for something that does not come.
-PATIENCE_SECONDS = 60.0
-
 
 class Relay:
     """Passes bytes between whoever connects and a broker, until it is cut."""

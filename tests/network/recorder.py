@@ -24,7 +24,7 @@ from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello
 from sluice.sim import trace as said
 from sluice.sim.domain import parsed
 from sluice.sim.plan import Action, Advertise, Cancel, Publish, Subscribe, Watch
-from tests.network.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 #: More than a test publishes: nobody is slow here.
 CREDIT = 1_000_000_000

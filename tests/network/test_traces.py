@@ -25,6 +25,7 @@ from sluice.sim.trace import Trace
 from sluice.sim.workload import Churn
 from tests.network.processes import Relay, restart, started
 from tests.network.recorder import Client, Recorder
+from tests.patience import PATIENCE_SECONDS
 
 ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect")
 BROKERS = 7
@@ -168,6 +169,8 @@ async def recorded(setting: Setting) -> Trace:
     """The trace of a run of a real network."""
     settings = {
         "log_level": "error",
+        # Nothing fails but what the test has fail: also where a process waits long for its turn, no link is taken for dead.
+        "heartbeat_seconds": PATIENCE_SECONDS,
         "routing": setting.routing,
         "advertisements": "covering" if setting.advertisements else None,
         **(CACHE if setting.is_cached else {}),
