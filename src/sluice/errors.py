@@ -63,6 +63,10 @@ class TrustError(LinkError):
     """The other end of a connection is not who it should be: its certificate is not trusted, or it does not speak TLS."""
 
 
+class SentAwayError(LinkError):
+    """A broker does not want this client, and to come again is useless: its token is wrong, say, or its name is taken."""
+
+
 class RequestError(SluiceError):
     """A broker could not answer a question, or did not in time."""
 

@@ -56,6 +56,11 @@ class BlockingBus:
         """The number of the last publication, as in `Bus`."""
         return self._outbox.last
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether the broker at the other end has what it accepts on disk."""
+        return self._bus.is_durable
+
     def broker(self, timeout: float | None = None) -> Peer:
         """The name of the broker at the other end; waits for a link."""
         return self._run(self._bus.broker(), timeout)
@@ -119,6 +124,10 @@ class BlockingBus:
     def publish_arrow(self, table: pa.RecordBatch | pa.Table, timeout: float | None = None) -> int:
         """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
         return self._outbox.put(encoded_columns(table), timeout)
+
+    def skip_to(self, number: int, timeout: float | None = None) -> None:
+        """Has the next publication get this number, as in `Bus`."""
+        self._background.run(self._outbox.skip_to(number), timeout)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when all that was published before is accepted; raises `PublishError` if something was not."""
@@ -206,6 +215,13 @@ class _Outbox:
     def failure(self) -> PublishError:
         """What was not accepted, also because it has not gone over."""
         return self._publisher.failure(self.last)
+
+    async def skip_to(self, number: int) -> None:
+        """Numbers go on from there, as in `Publisher.skip_to`."""
+        await self.drain()
+        await self._publisher.skip_to(number)
+        with self._lock:
+            self.last = self._publisher.last
 
     async def flush(self) -> None:
         """Everything is accepted, as in `Publisher.flush`."""

@@ -52,6 +52,11 @@ class Bus:
         """The number of the last publication. With a durable broker, a named client goes on from what was accepted."""
         return self._engine.publisher.last
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether the broker at the other end has what it accepts on disk."""
+        return self._engine.session.is_durable
+
     async def broker(self) -> Peer:
         """The name of the broker at the other end; waits for a link."""
         return await self._engine.home()
@@ -104,6 +109,14 @@ class Bus:
     async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
         """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
         return await self._engine.publisher.publish_all(encoded_columns(table))
+
+    async def skip_to(self, number: int) -> None:
+        """Has the next publication get this number, so that a program can count by a rule of its own.
+
+        Numbers never go back. A named client of a durable broker finds in `published` how far it came in an earlier life, and
+        what it publishes under numbers by rule is then never stored twice, however often it is run.
+        """
+        await self._engine.publisher.skip_to(number)
 
     async def flush(self) -> None:
         """Returns when all that was published before is accepted; raises `PublishError` if something was not.

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from sluice.client.options import Options
-from sluice.errors import LinkError, SluiceError, TrustError
+from sluice.errors import LinkError, SentAwayError, SluiceError, TrustError
 from sluice.limits import MAX_MESSAGE_BYTES
 from sluice.net.address import PLAIN_SCHEME, TLS_SCHEME
 from sluice.net.connection import Connection
@@ -136,8 +136,9 @@ class Link:
         options, problem = self._options, self._problem
         assert self._opened is not None
         is_first = not self._opened.done()
+        error: LinkError
         if talk.is_final:
-            error = LinkError(f"the broker at {self._address} has sent this client away: {problem}")
+            error = SentAwayError(f"the broker at {self._address} has sent this client away: {problem}")
         elif talk.is_untrusted and is_first:
             error = TrustError(problem)
         elif not options.reconnect and not is_first:

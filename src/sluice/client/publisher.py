@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sluice.client.session import Publish, PublishRefused, PublishUnknown, Session
 from sluice.client.signal import Signal
-from sluice.errors import NotificationError, PublishError, SluiceError
+from sluice.errors import ConfigurationError, NotificationError, PublishError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES
 from sluice.model.notification import attributes
 from sluice.protocol.batch import Batch, Records, Rows, decode_table, encode_record, nested
@@ -115,6 +115,18 @@ class Publisher:
                 for run in _runs(cast("Iterator[bytes]", group)):
                     self._hand_over(run)
         self._room = 0  # look again
+
+    async def skip_to(self, number: int) -> None:
+        """Has the next publication get this number. Waits until all that came before is settled."""
+        self.hand_over()
+        while self._parts or self._session.settled < self.last:
+            if self.error is not None:
+                raise self.error
+            await self._changed.wait()
+        if number <= self.last:
+            raise ConfigurationError(f"number {self.last} was published, and numbers do not go back to {number}")
+        self.last = self._session.published = number - 1
+        self._room = 0
 
     async def flush(self) -> None:
         """Returns when all that was published before is accepted; raises `PublishError` if something was not."""

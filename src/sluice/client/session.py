@@ -263,6 +263,11 @@ class Session:
         return self._unaccepted[0].numbers[0] - 1 if self._unaccepted else self.published
 
     @property
+    def is_durable(self) -> bool:
+        """Whether the broker keeps what it accepts."""
+        return self._durable
+
+    @property
     def interest(self) -> Iterable[Entry]:
         """The subscriptions of others that overlap what is watched."""
         return self._interest.entries

@@ -1,6 +1,6 @@
 """Tests of an attribute by name: what a filter text calls as `name(attribute, arguments...)` is looked up here.
 
-Built-in tests (`xpath_boolean`, `instanceof`, `geo_within`) and those that users register are treated alike: a factory
+Built-in tests (`xpath_boolean`, `instanceof`, `isnan`, `geo_within`) and those that users register are treated alike: a factory
 turns the arguments into an `Atom`, and matching, covering, merging and the index only ask the atom (section 4.3.3).
 """
 
@@ -103,8 +103,9 @@ def is_registered(name: str) -> bool:
 def register_builtin() -> None:
     """Registers the tests that come with Sluice; the package does it when it is imported."""
     from sluice.model.geo import geo_within
+    from sluice.model.nan import isnan
     from sluice.model.types import instanceof
     from sluice.model.xml import xpath_boolean
 
-    for factory in (geo_within, instanceof, xpath_boolean):
+    for factory in (geo_within, instanceof, isnan, xpath_boolean):
         register(factory.__name__, factory)

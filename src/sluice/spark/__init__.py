@@ -1,1 +1,33 @@
-"""The data pipeline on Apache Spark, through PySpark; installed with the extra `spark`."""
+"""The data pipeline on Apache Spark, through PySpark; installed with the extra `spark`.
+
+Importing it starts nothing and loads nothing: each name is looked up in its room when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sluice.spark.frames import read, subscribe
+    from sluice.spark.session import register, session
+
+#: Where each public name lives.
+_ROOMS = {
+    "read": "sluice.spark.frames",
+    "register": "sluice.spark.session",
+    "session": "sluice.spark.session",
+    "subscribe": "sluice.spark.frames",
+}
+
+__all__ = ["read", "register", "session", "subscribe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sluice.client.connect as client
 from sluice.client.blocking import BlockingBus
-from sluice.errors import ConfigurationError, LinkError, RequestError, SluiceError
+from sluice.errors import ConfigurationError, LinkError, RequestError, SentAwayError, SluiceError, TrustError
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Fetched
 
@@ -55,6 +55,8 @@ class Network:
                 connector = client.connect(each, name, give_up_seconds=self.patience_seconds, **given)
                 try:
                     bus = connector.__enter__()
+                except (TrustError, SentAwayError):
+                    raise  # nothing would come of asking again
                 except (LinkError, OSError) as error:
                     problems.append(str(error))
                     continue
@@ -89,11 +91,19 @@ class Network:
 
     def read(
         self, stream: Peer, start: int, end: int, where: str = "true", address: str | None = None
-    ) -> Iterator[Fetched]:
-        """What a stream holds from one offset to before another, page by page; the next page is on its way meanwhile."""
+    ) -> Generator[Fetched, None, None]:
+        """What a stream holds from one offset to before another, page by page; the next page is on its way meanwhile.
+
+        Offsets that are not held any more are missing in some page; so are those behind the end of a log that was replaced.
+        """
         if start < end:
-            with self.connect(address) as bus:
-                yield from bus.pages(stream, start, end, where, self.patience_seconds)
+            with self.connect(address) as bus, _patiently(stream, self.patience_seconds):
+                for page in bus.pages(stream, start, end, where, self.patience_seconds):
+                    if page.head < end - 1 and page.through >= page.head:
+                        beyond = (max(page.head + 1, start), end - 1)
+                        yield replace(page, through=end - 1, missing=(*page.missing, beyond))
+                        return
+                    yield page
 
     def first_since(self, stream: Peer, held: range, time_micros: int) -> int:
         """The first offset of a stream that was logged at a time or later; the end of what is held if there is none."""
@@ -107,6 +117,16 @@ class Network:
                 else:
                     low = offset + 1
         return low
+
+
+@contextmanager
+def _patiently(stream: Peer, patience_seconds: float) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise LinkError(
+            f"the log of {stream} could not be read for {patience_seconds:g} s: is that broker running, and linked?"
+        ) from None
 
 
 def _first_at(bus: BlockingBus, stream: Peer, offsets: range, patience_seconds: float) -> tuple[int, float]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
 from sluice.errors import ConfigurationError
 
+#: Without it, a read that offers to filter at the source is an error.
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 #: What differs from Spark's own defaults, and why.
 SETTINGS = {
-    # Without it, a read that offers to filter at the source is an error.
-    "spark.sql.python.filterPushdown.enabled": "true",
+    PUSHDOWN: "true",
     # Half the time of a micro-batch is spent in the default one.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -44,9 +46,21 @@ def session(app: str, master: str | None = None, settings: Mapping[str, str] | N
     for name, value in wished.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
             f"Spark does not start on {master or 'this machine'}: {str(error).splitlines()[0]}; "
             "`sluice doctor` tells what is missing"
         ) from error
+    register(started)
+    return started
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("sluice")` known to a session that was started elsewhere; once more does no harm."""
+    from sluice.spark.format import SluiceFormat
+
+    spark.conf.set(PUSHDOWN, "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it was registered before
+        spark.dataSource.register(SluiceFormat)
