@@ -187,6 +187,8 @@ def _up_parser(verbs: Any) -> None:
 
 
 def _status_parser(verbs: Any) -> None:
+    from sluice.client.credentials import add_credentials
+
     parser = _verb(
         verbs,
         "status",
@@ -208,6 +210,7 @@ def _status_parser(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print an array with all that the brokers tell, on one line"
     )
+    add_credentials(parser)
     parser.set_defaults(run=_status)
 
 
@@ -517,7 +520,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from sluice.client.credentials import credentials_of
     from sluice.client.status import status
 
     address = arguments.address or os.environ.get("SLUICE_ADDRESS") or "sluice://127.0.0.1:7470"
-    return status(address, watch=arguments.watch, as_json=arguments.json)
+    return status(address, credentials_of(arguments), watch=arguments.watch, as_json=arguments.json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from sluice.net.connection import HIGH_WATER_BYTES, SILENT_HEARTBEATS, Connection
@@ -18,7 +18,12 @@ from tests.broker.raw import played, until
 class End:
     """One end of a connection, and what it has seen."""
 
-    def __init__(self, heartbeat_seconds: float = 60.0, max_message_bytes: int = 1 << 24) -> None:
+    def __init__(
+        self,
+        heartbeat_seconds: float = 60.0,
+        max_message_bytes: int = 1 << 24,
+        on_made: Callable[[], None] = lambda: None,
+    ) -> None:
         self.came: list[Anything] = []
         self.turns: list[int] = []
         self.lost: str | None = None
@@ -27,6 +32,7 @@ class End:
             on_messages=self._came,
             on_lost=self._lost,
             on_writable=self._writable,
+            on_made=on_made,
             heartbeat_seconds=heartbeat_seconds,
             max_message_bytes=max_message_bytes,
         )

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sluice.client.credentials import Credentials, add_credentials, credentials_of
+
 if TYPE_CHECKING:
     from sluice.client.bus import Bus
     from sluice.client.event import Event
@@ -72,6 +74,7 @@ def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "parquet"), help="of standard input and of names without a known ending"
     )
+    add_credentials(parser)
     parser.set_defaults(run=publish)
 
 
@@ -86,6 +89,7 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
     place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
     parser.add_argument("--limit", metavar="N", type=_count, help="end after so many notifications")
+    add_credentials(parser)
     parser.set_defaults(run=subscribe)
 
 
@@ -93,6 +97,7 @@ def add_advertise_arguments(parser: argparse.ArgumentParser) -> None:
     """Says what `advertise` takes."""
     parser.add_argument("where", metavar="WHERE", help="what will be published")
     parser.add_argument("--at", metavar="ADDRESS", help=_ADDRESS_HELP)
+    add_credentials(parser)
     parser.set_defaults(run=advertise)
 
 
@@ -111,11 +116,11 @@ def publish(arguments: argparse.Namespace) -> int:
 
     source = Source(arguments.file, arguments.format)
     source.check()
-    print(asyncio.run(_publish(source, arguments.to, arguments.batch)))
+    print(asyncio.run(_publish(source, arguments.to, arguments.batch, credentials_of(arguments))))
     return 0
 
 
-async def _publish(source: Source, address: str | None, rows: int) -> int:
+async def _publish(source: Source, address: str | None, rows: int, credentials: Credentials) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -123,7 +128,7 @@ async def _publish(source: Source, address: str | None, rows: int) -> int:
     from sluice.files import InputError, read_notifications
 
     count = 0
-    async with connect(address) as bus:
+    async with connect(address, **credentials) as bus:
         found = read_notifications(source)
         try:
             with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -178,7 +183,7 @@ def subscribe(arguments: argparse.Namespace) -> int:
 async def _subscribe(arguments: argparse.Namespace) -> None:
     from sluice.client.connect import connect
 
-    async with connect(arguments.at, on_gap=_tell_gap) as bus:
+    async with connect(arguments.at, on_gap=_tell_gap, **credentials_of(arguments)) as bus:
         subscription: AnySubscription
         if arguments.durable is not None:
             subscription = bus.subscribe(arguments.where, durable=arguments.durable)
@@ -235,14 +240,15 @@ def _json_value(value: object) -> Any:
 
 def advertise(arguments: argparse.Namespace) -> int:
     """Holds an advertisement until Ctrl-C, and prints who comes and goes."""
-    asyncio.run(_advertise(arguments.where, arguments.at))
+    asyncio.run(_advertise(arguments.where, arguments.at, credentials_of(arguments)))
     return 0
 
 
-async def _advertise(where: str, address: str | None) -> None:
+async def _advertise(where: str, address: str | None, credentials: Credentials) -> None:
     from sluice.client.connect import connect
 
-    async with connect(address) as bus, bus.advertise(where) as advertisement, bus.watch(where) as interest:
+    connection = connect(address, **credentials)
+    async with connection as bus, bus.advertise(where) as advertisement, bus.watch(where) as interest:
         await advertisement.complete()
         await interest.complete()
         print(f"advertised: {advertisement.where}", file=sys.stderr, flush=True)

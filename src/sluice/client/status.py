@@ -22,6 +22,7 @@ from rich.table import Table
 
 from sluice.client.bus import Bus
 from sluice.client.connect import connect
+from sluice.client.credentials import Credentials
 from sluice.errors import RequestError
 
 #: What a broker says about itself; one that does not answer has a name and an error.
@@ -38,14 +39,14 @@ WIDE = 200
 RATES = {"published": "in/s", "delivered": "out/s", "forwarded": "forwarded/s"}
 
 
-def status(address: str, *, watch: bool, as_json: bool) -> int:
+def status(address: str, credentials: Credentials, *, watch: bool, as_json: bool) -> int:
     """Prints how a network is, once or again and again; 0 when done."""
-    asyncio.run(_status(address, watch=watch, as_json=as_json))
+    asyncio.run(_status(address, credentials, watch=watch, as_json=as_json))
     return 0
 
 
-async def _status(address: str, *, watch: bool, as_json: bool) -> None:
-    async with connect(address) as bus:
+async def _status(address: str, credentials: Credentials, *, watch: bool, as_json: bool) -> None:
+    async with connect(address, **credentials) as bus:
         with _json_lines() if as_json else _tables(in_place=watch and sys.stdout.isatty()) as show:
             reports = await survey(bus)
             if as_json:  # which has counters and no rates: there is nothing to wait for

@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._on_made()
 
     def data_received(self, data: bytes) -> None:
-        if self._reason:
+        if self._reason and self._can_half_close:
             return  # goodbye was said: what still comes is not heard
         self.bytes_in += len(data)
         self._silent = 0
@@ -79,9 +79,10 @@ class Connection(asyncio.Protocol):
             return
         if messages:
             self._unfinished = 0
-            self._on_messages(messages)
             if isinstance(messages[-1], Bye) and not self._can_half_close:
                 self._loop.call_soon(self._follow)
+            if not self._reason:
+                self._on_messages(messages)
 
     def pause_writing(self) -> None:
         self.can_write = False
