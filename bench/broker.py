@@ -40,8 +40,8 @@ QUICK = Plan(
     connections=2,
     per_second=500,
     latency_seconds=1.0,
-    subscriptions=(1, 100),
-    brokers=(1, 2),
+    subscriptions=(100,),
+    brokers=(2,),
     link_messages=400,
 )
 
