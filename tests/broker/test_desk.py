@@ -91,6 +91,16 @@ async def test_ranges_filters_and_pages(tmp_path: Path) -> None:
 
 
 @played
+async def test_what_leaves_the_log_is_counted(tmp_path: Path) -> None:
+    async with durable(tmp_path, 40) as (server, guest):
+        assert server.report()["fetched"] == server.report()["fetched_bytes"] == 0
+        await guest.ask("b", fetch(where="n % 10 = 7"))
+        assert server.report()["fetched"] == 4 and 400 < server.report()["fetched_bytes"] < 800
+        await guest.ask("b", fetch())
+        assert server.report()["fetched"] == 44
+
+
+@played
 async def test_what_is_damaged_or_gone_is_named(tmp_path: Path) -> None:
     async with durable(tmp_path, 40):
         pass

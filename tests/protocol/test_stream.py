@@ -78,6 +78,13 @@ def test_what_matches_keeps_its_offsets_and_numbers() -> None:
     assert batch.logged_at() == ("b", [6, 7], 7) and [*batch.numbers] == [106, 107]
 
 
+def test_without_a_filter_no_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "decode_batch", None)
+    first, second = Log(3, 4).fetch(1, 5).batches
+    assert first.logged_at() == ("b", [2, 3], 7) and second.logged_at() == ("b", [4, 5], 7)
+    assert [*first.numbers, *second.numbers] == [102, 103, 104, 105] and only(parse("TRUE OR n > 5")) is None
+
+
 def test_what_is_gone_is_named() -> None:
     log = Log(2, 2, 2, 2, damaged=(1, 3))
     answer = log.fetch()

@@ -81,6 +81,8 @@ class Desk:
         self._waiting: dict[EntryId, Waiting] = {}
         #: How many questions wait for their turn to be looked up.
         self._looking = 0
+        #: Notifications that were read from the log, and their bytes.
+        self.fetched = self.fetched_bytes = 0
 
     def close(self) -> None:
         """Answers nothing any more."""
@@ -128,6 +130,9 @@ class Desk:
                 self._wake(id)
 
     def _answer(self, id: EntryId, answer: Answer) -> None:
+        if isinstance(answer, Fetched):
+            self.fetched += sum(map(len, answer.batches))
+            self.fetched_bytes += sum(batch.size for batch in answer.batches)
         self._reply(Reply(id, answer))
 
     # --- ranges of the log --------------------------------------------------------------------------------------------
@@ -141,7 +146,7 @@ class Desk:
         work = self._loop.run_in_executor(self._thread, self._look, question, where, self._head)
         work.add_done_callback(lambda future: self._looked(request, question, future))
 
-    def _look(self, question: Fetch, where: FilterSet[None], head: int) -> Fetched:
+    def _look(self, question: Fetch, where: FilterSet[None] | None, head: int) -> Fetched:
         """Reads the log, in the reader's thread."""
         assert self._store is not None and self._reader is not None
         bounded = replace(question, max_bytes=max(1, min(question.max_bytes, MAX_ANSWER_BYTES)))
@@ -235,5 +240,5 @@ def _forget(store: Store, name: str) -> Answer:
 
 
 @lru_cache(maxsize=256)
-def _selector(where: str) -> FilterSet[None]:
+def _selector(where: str) -> FilterSet[None] | None:
     return only(parse(where))

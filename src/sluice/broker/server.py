@@ -534,6 +534,8 @@ class Server:
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
             **self._counts,
+            "fetched": self._desk.fetched,
+            "fetched_bytes": self._desk.fetched_bytes,
             "dropped": self._counts["dropped"] + sum(peering.outbox.dropped for peering in self.peers.values()),
         }
 

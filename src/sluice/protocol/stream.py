@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from sluice.match.filterset import FilterSet
+from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, Logged, Peer
 from sluice.protocol.messages import Fetch, Fetched
-from sluice.protocol.wire import decode_batch
+from sluice.protocol.wire import decode_batch, open_batch
 
 #: How much of a log is looked at for one answer, so that a filter that matches nothing does not keep a broker busy.
 SCAN_BYTES = 8 << 20
+_EVERYTHING = parse("true")
 
 
 class StoredBatch(Protocol):
@@ -45,8 +47,8 @@ class Stream:
         self._name = name
         self._read = read
 
-    def fetch(self, question: Fetch, where: FilterSet[None], first: int, head: int) -> Fetched:
-        """Answers a question about a log that holds the offsets from `first` to `head`."""
+    def fetch(self, question: Fetch, where: FilterSet[None] | None, first: int, head: int) -> Fetched:
+        """Answers a question about a log that holds the offsets from `first` to `head`; without a filter, all is wanted."""
         until = head if question.until is None else min(question.until, head)
         missing: list[tuple[int, int]] = []
         batches: list[Batch] = []
@@ -73,18 +75,21 @@ class Stream:
                     break
         return Fetched(tuple(batches), max(at - 1, question.after), first, head, tuple(missing))
 
-    def _matching(self, stored: StoredBatch, where: FilterSet[None], start: int, end: int) -> Batch | None:
+    def _matching(self, stored: StoredBatch, where: FilterSet[None] | None, start: int, end: int) -> Batch | None:
         """What of a batch lies in the range and satisfies the filter."""
-        batch = decode_batch(stored.payload)
         offsets = range(stored.first, stored.first + stored.count)
+        logged = Logged(self._name, offsets, stored.time_micros)
+        if where is None:
+            # It was looked at before it was stored, and the log serves nothing that has changed since.
+            within = range(max(start - stored.first, 0), min(end + 1 - stored.first, stored.count))
+            return open_batch(stored.payload).placed(logged).whole_or(within) if within else None
+        batch = decode_batch(stored.payload)
         rows = [
             row
             for row, keys in enumerate(where.matching_each(batch.notifications))
             if keys and start <= offsets[row] <= end
         ]
-        if not rows:
-            return None
-        return batch.placed(Logged(self._name, offsets, stored.time_micros)).whole_or(rows)
+        return batch.placed(logged).whole_or(rows) if rows else None
 
 
 def keep_from(read: Iterable[int]) -> int | None:
@@ -92,8 +97,10 @@ def keep_from(read: Iterable[int]) -> int | None:
     return min((offset + 1 for offset in read), default=None)
 
 
-def only(where: Subscription) -> FilterSet[None]:
-    """One filter, as a log is read with."""
+def only(where: Subscription) -> FilterSet[None] | None:
+    """One filter, as a log is read with; None if everything satisfies it."""
+    if where == _EVERYTHING:
+        return None
     filters: FilterSet[None] = FilterSet()
     filters.add(None, where)
     return filters

@@ -184,6 +184,13 @@ def encode_batch(batch: Batch) -> list[Piece]:
 
 def decode_batch(payload: bytes) -> Batch:
     """The batch in these bytes, each of its records readable."""
+    batch = open_batch(payload)
+    _ = batch.notifications
+    return batch
+
+
+def open_batch(payload: bytes) -> Batch:
+    """The batch in these bytes, which were read before: nobody looks at its records now, only at its header."""
     end = 4 + int.from_bytes(payload[:4], "big")
     if end > len(payload):
         raise ProtocolError("a batch ends within its header")
@@ -198,17 +205,13 @@ def decode_batch(payload: bytes) -> Batch:
     rising = _decode_numbers(numbers, count)
     body = payload[end:]
     if form == 1:
-        rows = Rows(publisher, rising, body=body, logged=logged)
-        _ = rows.table
-        return rows
+        return Rows(publisher, rising, body=body, logged=logged)
     if form != 0:
         raise ProtocolError(f"a batch has the unknown form {form}")
     sizes = _decode_array("I", lengths, count)
     if sum(sizes) != len(body):
         raise ProtocolError(f"a batch has {len(body):,} bytes of records where {sum(sizes):,} were announced")
-    records = Records(publisher, rising, body=body, lengths=sizes, logged=logged)
-    _ = records.notifications
-    return records
+    return Records(publisher, rising, body=body, lengths=sizes, logged=logged)
 
 
 def _encode_numbers(numbers: Sequence[int]) -> int | bytes:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow
 
@@ -249,11 +250,16 @@ def _as_map(rest: _Rest) -> pa.Array:
 
 def _places(batch: Batch) -> list[pa.Array]:
     count, logged = len(batch), batch.logged
-    publisher, numbers = pa.repeat(batch.publisher, count), pa.array(batch.numbers, pa.int64())
+    publisher, numbers = pa.repeat(batch.publisher, count), _integers(batch.numbers)
     if logged is None:
         return [*(pa.nulls(count, field.type) for field in list(META)[:3]), publisher, numbers]
     time = pa.repeat(pa.scalar(logged.time_micros, TIME), count)
-    return [pa.repeat(logged.stream, count), pa.array(logged.offsets, pa.int64()), time, publisher, numbers]
+    return [pa.repeat(logged.stream, count), _integers(logged.offsets), time, publisher, numbers]
+
+
+def _integers(numbers: Sequence[int]) -> pa.Array:
+    found = np.arange(numbers.start, numbers.stop) if isinstance(numbers, range) else np.asarray(numbers, np.int64)
+    return pa.array(found, pa.int64())
 
 
 # --- values as text ---------------------------------------------------------------------------------------------------
