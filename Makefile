@@ -8,6 +8,8 @@ KERNELS := .venv/.kernels
 
 # matplotlib would otherwise keep its font cache in the home directory.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
+# Without bytecode every process would compile all sources anew: the tests and the benchmarks start hundreds of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench bench-match bench-route bench-broker soak clean
