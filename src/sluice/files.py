@@ -1,4 +1,4 @@
-"""Subscriptions and notifications in files: JSON lines, CSV and Parquet, from a path or from standard input.
+"""Subscriptions and notifications in files: JSON lines, CSV and Parquet, from a path or from standard input; and statistics.
 
 Rows come out in order, each with where it stood; whatever cannot be read raises an `InputError` that names the file,
 the line and what is wrong with it. CSV and Parquet notifications stay columns: they are handed on as Arrow batches.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +17,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from sluice.errors import SluiceError
+
+if TYPE_CHECKING:
+    from sluice.model.statistics import Statistics
 
 Format = Literal["jsonl", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = ("jsonl", "csv", "parquet")
@@ -352,3 +356,33 @@ def _arrow_batches(batches: Iterable[Any]) -> Iterator[Batch]:
         rows = records.num_rows
         yield Batch(range(start, start + rows), records, rows)
         start += rows
+
+
+# Statistics
+
+
+def read_statistics(path: str | Path) -> Statistics:
+    """The statistics in a file."""
+    from sluice.model.statistics import Statistics, StatisticsError
+
+    try:
+        return Statistics.from_text(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: this is no file of statistics: make one with sluice statistics") from None
+    except StatisticsError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def write_statistics(path: str | Path, statistics: Statistics) -> None:
+    """Writes a file that is whole at every moment: who reads it has the statistics from before or these."""
+    new = Path(f"{path}.new")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(statistics.to_text())
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from sluice.broker.config import ServerConfig
 from sluice.broker.settings import SETTINGS, load, parse_duration, parse_size
 from sluice.errors import ConfigurationError, SluiceError
-from sluice.protocol.route.policy import Ratio
+from sluice.files import InputError, write_statistics
+from sluice.model.statistics import Statistics
+from sluice.protocol.route.policy import Ratio, Traffic
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
 
@@ -202,6 +204,32 @@ def test_no_duration(text: str) -> None:
 def test_no_size(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is no size"):
         parse_size(text)
+
+
+def test_statistics_are_read_for_imperfect_merging(tmp_path: Path) -> None:
+    file = tmp_path / "traffic.json"
+    statistics = Statistics.of([{"price": 3}, {"price": 4}])
+    write_statistics(file, statistics)
+    assert [path.name for path in tmp_path.iterdir()] == ["traffic.json"]
+    config = load(None, {"SLUICE_STATISTICS": str(file)}, {"name": "b1", "routing": "imperfect"}).config
+    assert config.broker_config().options.policy == Traffic(statistics)
+    assert replace(config, merge_budget=0.5).broker_config().options.policy == Traffic(statistics, 0.5)
+    assert replace(config, statistics=None).broker_config().options.policy == Ratio(1.5)
+    replace(config, routing="covering", advertisements="imperfect").broker_config()
+    with pytest.raises(ConfigurationError, match="covering routing makes no imperfect mergers: set routing"):
+        replace(config, routing="covering").broker_config()
+
+
+def test_statistics_that_cannot_be_read_are_an_error_with_their_file(tmp_path: Path) -> None:
+    config = ServerConfig(name="b1", routing="imperfect", statistics=tmp_path / "traffic.json")
+    with pytest.raises(InputError, match=r"traffic\.json cannot be read: No such file"):
+        config.broker_config()
+    for damage, says in ((b"\xff", "no file of statistics"), (b"{}", "no file of statistics"), (b"{", "no JSON")):
+        (tmp_path / "traffic.json").write_bytes(damage)
+        with pytest.raises(InputError, match=rf"traffic\.json: .*{says}"):
+            config.broker_config()
+    with pytest.raises(InputError, match="cannot be written"):
+        write_statistics(tmp_path / "nowhere" / "traffic.json", Statistics.of([]))
 
 
 def test_the_reference_lists_every_setting() -> None:

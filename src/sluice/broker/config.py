@@ -19,6 +19,7 @@ from sluice.net.address import DEFAULT_PORT, Address
 
 if TYPE_CHECKING:
     from sluice.broker.broker import BrokerConfig
+    from sluice.protocol.route.policy import Policy
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -72,6 +73,14 @@ class ServerConfig:
         float,
         "for imperfect merging: how much longer than both together the merger of two intervals may be; 1 is perfect",
     ] = 1.5
+    statistics: Annotated[
+        Path | None,
+        "for imperfect merging: a file of `sluice statistics`, read at the start; with it, mergers are judged by traffic",
+    ] = None
+    merge_budget: Annotated[
+        float,
+        "goes with statistics: the share of all notifications that may travel in vain for each interval less in a table",
+    ] = 0.00001
     cache_notifications: Annotated[
         int, "recent notifications kept for subscriptions that are not complete yet; 0: no cache"
     ] = 0
@@ -136,6 +145,8 @@ class ServerConfig:
         for name in ("merge_ratio", "memory_bytes", "outbox_bytes", "max_connections"):
             if not getattr(self, name) >= 1:
                 yield f"{name} is {getattr(self, name)}: it is at least 1"
+        if not 0 <= self.merge_budget <= 1:
+            yield f"merge_budget is {self.merge_budget}: it is a share of all notifications, from 0 to 1"
         for name in ("cache_notifications", "lease_seconds", "renew_seconds", "patience_seconds", "max_subscriptions"):
             if not getattr(self, name) >= 0:
                 yield f"{name} is {getattr(self, name)}: it is not below 0"
@@ -159,7 +170,6 @@ class ServerConfig:
         from sluice.broker.broker import BrokerConfig
         from sluice.protocol.complete import CacheConfig
         from sluice.protocol.lease import LeaseConfig
-        from sluice.protocol.route.policy import Ratio
         from sluice.protocol.route.reduce import RoutingOptions, algorithm
 
         for module in self.imports:
@@ -175,11 +185,26 @@ class ServerConfig:
         return BrokerConfig(
             routing=self.routing,
             advertisements=self.advertisements,
-            options=RoutingOptions(policy=Ratio(self.merge_ratio)),
+            options=RoutingOptions(policy=self._policy()),
             cache=cache,
             lease=lease,
             durable=self.data is not None,
         )
+
+    def _policy(self) -> Policy:
+        """What an imperfect merger may waste."""
+        from sluice.files import read_statistics
+        from sluice.protocol.route.policy import Ratio, Traffic
+        from sluice.protocol.route.reduce import algorithm
+
+        if self.statistics is None:
+            return Ratio(self.merge_ratio)
+        if all(algorithm(name).perfect for name in (self.routing, self.advertisements) if name is not None):
+            raise ConfigurationError(
+                f"statistics is {self.statistics}, but {self.routing} routing makes no imperfect mergers: set routing to "
+                "imperfect, or take statistics out"
+            )
+        return Traffic(read_statistics(self.statistics), self.merge_budget)
 
 
 def _problems_of_name(name: str) -> Iterator[str]:
