@@ -23,11 +23,12 @@ from typing import Any
 from sluice import parse
 from sluice.broker.server import Server
 from sluice.errors import ProtocolError
-from sluice.protocol.batch import Batch, Logged, Notification, NotificationId, Records, Rows, portable
+from sluice.protocol.batch import Batch, Logged, Place, Records, Rows, portable
 from sluice.protocol.frames import MORE, FrameReader
 from sluice.protocol.messages import (
     Accepted,
     Ack,
+    Answer,
     Change,
     Commit,
     Deliver,
@@ -45,9 +46,11 @@ from sluice.protocol.messages import (
     Kind,
     Lost,
     Notify,
+    Question,
     Refused,
     Replay,
     ReplayEvent,
+    Replaying,
     Reply,
     Request,
     Resume,
@@ -109,7 +112,6 @@ class Fuzzer:
             Heard,
             lambda: Halted(self.number(), self.name()),
             Heard,
-            lambda: ReplayEvent(self.id(), tuple(self.notification() for _ in range(self.random.randrange(3)))),
             lambda: Request(self.id(), self.name(), self.question()),
             lambda: Reply(self.id(), self.answer()),
         )
@@ -170,10 +172,10 @@ class Fuzzer:
             return Deliver(batch, (("c/1", "c/2"),))
         return Deliver(batch, (("c/1",), ("c/2",)), array("I", (self.random.randrange(2) for _ in range(len(batch)))))
 
-    def notification(self) -> Notification:
-        return Notification(NotificationId(self.name(), self.number()), self.record())
+    def place(self) -> Place | None:
+        return self.random.choice((None, Place(self.number(), self.name(), self.number())))
 
-    def question(self) -> Fetch | Resume | Commit | Forget | Describe:
+    def question(self) -> Question:
         text = self.random.choice(("TRUE", "n > 3", "n >"))
         return self.random.choice(
             (
@@ -182,10 +184,14 @@ class Fuzzer:
                 Commit(self.name(), {self.name(): self.number()}),
                 Forget(self.name()),
                 Describe(),
+                ReplayEvent(
+                    (self.batch(),), self.place(), {self.name(): self.number()}, ((self.name(), 1, self.number()),)
+                ),
+                ReplayEvent(),
             )
         )
 
-    def answer(self) -> Fetched | Resumed | Done | Described | Failed:
+    def answer(self) -> Answer:
         return self.random.choice(
             (
                 Fetched((self.batch(),), 5, 1, self.number(), ((1, 2),)),
@@ -193,6 +199,7 @@ class Fuzzer:
                 Done(),
                 Described({"name": "b", "links": [{"bytes": 1.5}]}),
                 Failed("no"),
+                Replaying(self.place(), self.generator.chance(0.5)),
             )
         )
 

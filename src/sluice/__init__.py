@@ -27,7 +27,7 @@ from sluice.errors import (
 )
 
 if TYPE_CHECKING:
-    from sluice.client import BlockingBus, Bus, Event, Gap, Replay
+    from sluice.client import BlockingBus, Bus, Event, Gap
     from sluice.client.connect import connect
     from sluice.match import Matcher
     from sluice.model import Filter, Subscription, instance_of, parse, register
@@ -49,7 +49,6 @@ __all__ = [
     "ParseError",
     "ProtocolError",
     "PublishError",
-    "Replay",
     "RequestError",
     "SluiceError",
     "StoreError",
@@ -68,7 +67,6 @@ _HOMES = {
     "Filter": "sluice.model",
     "Gap": "sluice.client",
     "Matcher": "sluice.match",
-    "Replay": "sluice.client",
     "Subscription": "sluice.model",
     "connect": "sluice.client.connect",
     "instance_of": "sluice.model",

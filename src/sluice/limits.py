@@ -42,6 +42,12 @@ MAX_ANSWERED = 100_000
 #: for a subscription with a replay, live and replayed.
 MAX_SEEN = 10_000
 
+#: Notifications of a replay that says how many it wishes for: a history sorts these out in memory.
+MAX_LAST = 100_000
+
+#: Notifications of one stream that a client keeps while it reads the log up to them; when there are more, it reads those too.
+MAX_KEPT = 10_000
+
 #: Bytes of one published record: what is larger is data that an event should point to.
 MAX_RECORD_BYTES = 1 << 20
 

@@ -456,7 +456,7 @@ def test_messages_from_strangers_and_for_others_are_ignored() -> None:
         Halted(1, ""),
         Heard(),
         Ack(Kind.SUBSCRIPTIONS, Version(1, 5)),
-        ReplayEvent("nobody/1", ()),
+        Request("bob/2", "nobody/1", ReplayEvent()),
         Notify(Records.of("eve", 1, [])),
         Request("bob/1", "b", Describe()),
         Reply("bob/1", Done()),

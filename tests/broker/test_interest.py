@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from sluice import parse
 from sluice.broker import BrokerConfig
+from sluice.client.seam import Replayed
 from sluice.client.session import (
     Completed,
+    Inquire,
     InterestChanged,
-    Replayed,
-    SendReplay,
+    Told,
     Unsubscribe,
     Unwatch,
     Watch,
 )
-from sluice.protocol.batch import Notification, NotificationId
-from sluice.protocol.messages import Kind, Replay
+from sluice.protocol.batch import Records
+from sluice.protocol.messages import Failed, Kind, Replay, ReplayEvent, Replaying, Request
 from tests.protocol.drive import entry, line, star, subscribe
 
 
@@ -84,21 +85,19 @@ def test_a_replay_goes_to_one_subscription_alone() -> None:
     network.run()
     network.news.clear()
     network.log.clear()
-    past = (Notification(NotificationId("old", 1), {"x": 2}),)
-    network.do("history", SendReplay("alice/2", past))
-    network.do("history", SendReplay("nobody/2", past))
+    past = Records.of("old", 1, [{"x": 2}])
+    network.do("history", Inquire("history/2", "alice/2", ReplayEvent((past,), through={})))
+    network.do("history", Inquire("history/3", "nobody/2", ReplayEvent((past,), through={})))
     network.run()
+    told = {news.id: news.answer for _, news in network.news if isinstance(news, Told)}
     assert network.take_news(Replayed) == [("alice", Replayed("alice/2", past))]
-    assert [(sender, to) for sender, to, _ in network.log] == [
-        ("history", "a1"),
-        ("history", "a1"),
-        ("a1", "hub"),
-        ("hub", "a0"),
-        ("a0", "alice"),
-    ]
+    assert told["history/2"] == Replaying(None, is_over=True)
+    assert told["history/3"] == Failed("a1 knows no way to 'nobody/2'")
+    replays = [(sender, to) for sender, to, said in network.log if isinstance(said, Request) and said.id == "history/2"]
+    assert replays == [("history", "a1"), ("a1", "hub"), ("hub", "a0"), ("a0", "alice")]
     network.do("alice", Unsubscribe("alice/2"))
     network.run()
     network.log.clear()
-    network.do("history", SendReplay("alice/2", past))
+    network.do("history", Inquire("history/4", "alice/2", ReplayEvent((past,), through={})))
     network.run()
-    assert [(sender, to) for sender, to, _ in network.log] == [("history", "a1")]
+    assert [(sender, to) for sender, to, _ in network.log] == [("history", "a1"), ("a1", "history")]

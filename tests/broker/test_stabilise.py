@@ -10,8 +10,8 @@ import pytest
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Advertise, Inquire, Replayed, SendReplay, Subscribe, Told, Unsubscribe, Watch
-from sluice.protocol.batch import Notification, NotificationId, Peer, Records
+from sluice.client.session import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
+from sluice.protocol.batch import Peer, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.export import Replica
 from sluice.protocol.lease import LeaseConfig
@@ -30,6 +30,8 @@ from sluice.protocol.messages import (
     Message,
     Received,
     Replay,
+    ReplayEvent,
+    Replaying,
     Reply,
     Request,
     Role,
@@ -71,10 +73,13 @@ def assert_well(network: Network) -> None:
     network.run()
     found = [(id, record["x"]) for id, record in network.deliveries()]
     assert sorted(found) == [("alice/1", 2), ("alice/1", 7), ("alice/2", 7), ("carol/1", 7), ("dave/1", 7)]
-    past = (Notification(NotificationId("old", random.Random(network.now).randrange(10**9)), {"x": 2}),)
-    network.do("bob", SendReplay("alice/1", past))
+    network.take_news(Told)
+    replay = Inquire(network.clients["bob"].new_id(), "alice/1", ReplayEvent())
+    network.do("bob", replay)
     network.run()
-    assert network.take_news(Replayed) == [("alice", Replayed("alice/1", past))]
+    assert network.take_news(Told) == [("bob", Told(replay.id, Replaying(None, is_over=True)))], (
+        "no history has answered in time"
+    )
     asks = Inquire(network.clients["alice"].new_id(), "b2", Describe())
     network.do("alice", asks)
     network.run()

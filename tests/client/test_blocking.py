@@ -73,7 +73,7 @@ def test_interest_and_advertisements() -> None:
             interest.complete(timeout=PATIENCE_SECONDS)
             with pytest.raises(TimeoutError):
                 interest.get(timeout=0.01)
-            with other.subscribe("n = 5", replay=Replay(last=1)) as wanted:
+            with other.subscribe("n = 5", last=1) as wanted:
                 (entry,) = next(interest).added
                 assert entry.id == wanted.id and entry.replay == Replay(last=1)
                 assert [*interest.subscriptions] == [wanted.id]

@@ -9,7 +9,9 @@ import pytest
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client import session as session_module
+from sluice.client import seam as seam_module
+from sluice.client import taken as taken_module
+from sluice.client.seam import Ended, Replayed
 from sluice.client.session import (
     Advertise,
     Completed,
@@ -21,8 +23,6 @@ from sluice.client.session import (
     Published,
     PublishRefused,
     PublishUnknown,
-    Replayed,
-    SendReplay,
     Session,
     Subscribe,
     Told,
@@ -33,7 +33,7 @@ from sluice.client.session import (
     Watch,
 )
 from sluice.errors import ProtocolError, SluiceError
-from sluice.protocol.batch import Notification, NotificationId, Records
+from sluice.protocol.batch import Batch, NotificationId, Records
 from sluice.protocol.export import checksum
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
@@ -93,10 +93,6 @@ def receive(session: Session, message: Message, now: float = 0.0) -> list[Send |
 
 def subscribe(id: EntryId, text: str = "x > 1", replay: Replay | None = None) -> Subscribe:
     return Subscribe(id, parse(text), replay)
-
-
-def note(number: int) -> Notification:
-    return Notification(NotificationId("bob", number), {"x": number})
 
 
 def notes(*numbers: int) -> Records:
@@ -249,26 +245,29 @@ def test_deliveries_for_what_was_taken_back_are_dropped() -> None:
     assert receive(session, Deliver(notes(8, 9), (("alice/2",), ()), [0, 1])) == []
 
 
+def replay(session: Session, id: str, *batches: Batch) -> list[Send | Upcall]:
+    """A history replays what is in no log, all at once; returns what is new."""
+    said = receive(session, Request("history/1", id, ReplayEvent(batches, through={})))
+    return [each for each in said if not isinstance(each, Send | Ended)]
+
+
 def test_what_comes_live_and_replayed_counts_once() -> None:
     session = online()
     session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
     session.step(subscribe("alice/2"), 0.0)
     assert receive(session, deliver(2, "alice/1", "alice/2")) == [delivered(2, "alice/1", "alice/2")]
-    assert receive(session, ReplayEvent("alice/1", (note(1), note(2), note(3)))) == [
-        Replayed("alice/1", (note(1), note(3)))
-    ]
+    assert replay(session, "alice/1", notes(1, 2, 3)) == [Replayed("alice/1", notes(1, 3))]
     assert receive(session, deliver(3, "alice/1", "alice/2")) == [delivered(3, "alice/2")]
-    assert receive(session, ReplayEvent("alice/1", (note(1),))) == []
-    assert receive(session, ReplayEvent("nobody/1", (note(1),))) == []
+    assert replay(session, "alice/1", notes(1)) == []
+    assert replay(session, "nobody/1", notes(1)) == []
     session.step(Unsubscribe("alice/1"), 0.0)
-    assert receive(session, ReplayEvent("alice/1", (note(9),))) == []
+    assert replay(session, "alice/1", notes(9)) == []
     session.step(subscribe("alice/1", replay=Replay(last=9)), 0.0)
-    again = receive(session, ReplayEvent("alice/1", (note(3),)))
-    assert again == [Replayed("alice/1", (note(3),))], "a new wish, a new memory"
+    assert replay(session, "alice/1", notes(3)) == [Replayed("alice/1", notes(3))], "a new wish, a new memory"
 
 
 def test_what_a_cache_sends_again_for_a_newer_subscription_is_delivered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "MAX_SEEN", 2)
+    monkeypatch.setattr(taken_module, "MAX_SEEN", 2)
     session = online()
     session.step(subscribe("alice/1"), 0.0)
     session.step(subscribe("alice/2"), 0.0)
@@ -284,13 +283,12 @@ def test_what_a_cache_sends_again_for_a_newer_subscription_is_delivered_once(mon
 
 
 def test_the_memory_for_replays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "MAX_SEEN", 2)
+    monkeypatch.setattr(seam_module, "MAX_SEEN", 2)
     session = online()
     session.step(subscribe("alice/1", replay=Replay()), 0.0)
     for number in (1, 2, 3):
         receive(session, deliver(number, "alice/1"))
-    assert receive(session, ReplayEvent("alice/1", (note(2), note(3)))) == []
-    assert receive(session, ReplayEvent("alice/1", (note(1),))) == [Replayed("alice/1", (note(1),))]
+    assert replay(session, "alice/1", notes(2, 3), notes(1)) == [Replayed("alice/1", notes(1))]
 
 
 def test_a_refusal_is_passed_on() -> None:
@@ -303,8 +301,9 @@ def test_a_refusal_is_passed_on() -> None:
 
 
 def test_a_history_sends_to_one_subscription() -> None:
-    assert sent(online().step(SendReplay("bob/1", (note(1),)), 0.0)) == [ReplayEvent("bob/1", (note(1),))]
-    assert Session("alice").step(SendReplay("bob/1", (note(1),)), 0.0) == []
+    asks = Inquire("alice/9", "bob/1", ReplayEvent((notes(1),), through={}))
+    assert sent(online().step(asks, 0.0)) == [Request("alice/9", "bob/1", asks.question)]
+    assert Session("alice").step(asks, 0.0) == []
 
 
 def test_what_a_broker_lost_is_said_again() -> None:
@@ -551,7 +550,7 @@ def test_a_part_of_a_batch_may_be_old_news() -> None:
 def test_what_a_replay_brought_already_may_still_come_for_a_newer_subscription() -> None:
     session = online()
     session.step(subscribe("alice/1", replay=Replay()), 0.0)
-    receive(session, ReplayEvent("alice/1", (note(1),)))
+    replay(session, "alice/1", notes(1))
     assert receive(session, deliver(1, "alice/1")) == []
     session.step(subscribe("alice/2"), 0.0)
     assert receive(session, deliver(1, "alice/2")) == [delivered(1, "alice/2")]

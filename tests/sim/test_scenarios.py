@@ -16,11 +16,11 @@ from sluice.sim.plan import Damage, Garbage
 from sluice.sim.scenario import ALL_FAULTS, ROUTINGS, SCENARIOS, Choices, scenario_named
 from sluice.sim.workload import diameter, tree
 
-NAMES = ("routing", "completeness", "interest", "leases", "streams")
+NAMES = ("routing", "completeness", "interest", "leases", "streams", "replay")
 
 HASHES = """
 from sluice.sim.scenario import scenario_named
-for name in ("routing", "completeness", "interest", "leases", "streams"):
+for name in ("routing", "completeness", "interest", "leases", "streams", "replay"):
     for seed in (3, 4):
         outcome = scenario_named(name).run(seed)
         print(outcome.trace.hash(), outcome.events)
@@ -109,6 +109,16 @@ def test_streams_are_put_to_a_test_that_is_not_vacuous() -> None:
     assert min(told[kind] for kind in often) > 1000 and min(told[kind] for kind in rare) > 5
 
 
+def test_the_seam_is_put_to_a_test_that_is_not_vacuous() -> None:
+    told: Counter[type] = Counter()
+    for seed in range(30):
+        outcome = scenario_named("replay").run(seed)
+        assert outcome.violations == []
+        told.update(map(type, outcome.trace))
+    assert told[said.Replayed] > 500 and told[said.Notified] > 1000
+    assert told[streamed.Wished] > 200 and told[streamed.Past] > 100 and told[streamed.Skipped] > 5
+
+
 def test_the_diameter_of_a_tree() -> None:
     assert diameter(()) == 0
     assert diameter((("a", "b"),)) == 1
@@ -128,6 +138,6 @@ def test_trees_are_trees(seed: int) -> None:
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(SluiceError, match="routing, completeness, interest, leases, streams"):
+    with pytest.raises(SluiceError, match="routing, completeness, interest, leases, streams, replay"):
         scenario_named("nothing")
     assert set(SCENARIOS) >= set(NAMES)

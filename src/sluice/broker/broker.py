@@ -183,7 +183,7 @@ class Broker:
                     self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
             case Answered(reply):
-                self._answer(reply)
+                self._answer(self.name, reply)
             case _:
                 assert_never(event)
 
@@ -240,12 +240,10 @@ class Broker:
         match message:
             case Notify():
                 pass  # there was nothing new in it
-            case ReplayEvent():
-                self._replay(message)
             case Request():
                 self._ask(peer, message)
             case Reply():
-                self._answer(message)
+                self._answer(peer, message)
             case Change(kind=kind) | Snapshot(kind=kind) | Digest(kind=kind):
                 if self._hears(kind, peer):
                     self._hear(peer, message)
@@ -424,20 +422,14 @@ class Broker:
             for batch in batches_of(self.cache.missed(peer, added, self._now)):
                 self._send(peer, Notify(batch))
 
-    def _replay(self, message: ReplayEvent) -> None:
-        """Sends past notifications towards the one subscription they are for, along the way its interest came."""
-        peer = self.ways[Kind.INTEREST].get(message.subscription)
-        if peer in self.roles:
-            self._send(peer, message)
-
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _ask(self, peer: Peer, request: Request) -> None:
-        """Takes a question in, or passes it on towards the broker that it is for."""
+        """Takes a question in, or passes it on: to a broker, or for a replay along the way on which the interest came."""
         if self.roles[peer] == Role.CLIENT and request.id.rpartition("/")[0] != peer:
             return  # an answer to somebody else's question is none of its business
-        way = self.ways[Kind.BROKERS].get(request.to)
-        if way == peer or way not in self.roles:
+        way = self.ways[Kind.INTEREST if type(request.question) is ReplayEvent else Kind.BROKERS].get(request.to)
+        if way not in self.roles or (way == peer and self.roles[peer] == Role.BROKER):
             way = None  # brokers and links are a tree, so a way that leads back is damaged
         for asker, reply in self.requests.ask(peer, request, way):
             self._send(asker, reply)
@@ -446,10 +438,10 @@ class Broker:
         elif way is not None:
             self._send(way, request)
 
-    def _answer(self, reply: Reply) -> None:
-        peer = self.requests.answer(reply.id)
-        if peer in self.roles:
-            self._send(peer, reply)
+    def _answer(self, peer: Peer, reply: Reply) -> None:
+        asker = self.requests.answer(peer, reply.id)
+        if asker in self.roles:
+            self._send(asker, reply)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

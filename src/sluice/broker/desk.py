@@ -32,6 +32,7 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    ReplayEvent,
     Reply,
     Request,
     Resume,
@@ -112,6 +113,8 @@ class Desk:
                     self._commit(request.id, self._journal, name, positions)
                 case Forget(name):
                     self._write(request.id, lambda store: _forget(store, name))
+                case ReplayEvent():
+                    self._answer(request.id, Failed(f"{self._name} is a broker: replays are for subscriptions"))
                 case _:
                     assert_never(question)
         except SluiceError as error:

@@ -26,7 +26,6 @@ from sluice.protocol.messages import (
     Message,
     Notify,
     Refused,
-    ReplayEvent,
     Reply,
     Request,
     Role,
@@ -166,14 +165,14 @@ class Peering:
             case Request(id):
                 if id.rpartition("/")[0] != self.name:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
-            case Deliver() | Accepted() | Refused() | Halted() | Reply():
+            case Deliver() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
             case Notify(batch):
                 if batch.logged is not None:
                     return "only brokers say where a publication is logged"
                 if isinstance(batch, Records) and max(batch.lengths) > MAX_RECORD_BYTES:
                     return f"a record takes more than {MAX_RECORD_BYTES:,} bytes: publish a reference to the data"
-            case Digest() | Lost() | Ack() | ReplayEvent() | Heard():
+            case Digest() | Lost() | Ack() | Reply() | Heard():
                 pass
             case _:
                 assert_never(message)

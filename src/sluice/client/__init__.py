@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from sluice.client.event import Event
     from sluice.client.gap import Gap
     from sluice.client.session import Session
-    from sluice.protocol.messages import Replay
 
-__all__ = ["BlockingBus", "Bus", "Event", "Gap", "Replay", "Session"]
+__all__ = ["BlockingBus", "Bus", "Event", "Gap", "Session"]
 
 #: Where the names live; the verbs of the command line are described without any of them.
 _HOMES = {
@@ -19,7 +18,6 @@ _HOMES = {
     "Bus": "sluice.client.bus",
     "Event": "sluice.client.event",
     "Gap": "sluice.client.gap",
-    "Replay": "sluice.protocol.messages",
     "Session": "sluice.client.session",
 }
 

@@ -24,11 +24,12 @@ from sluice.client.inbox import Inbox, Portion
 from sluice.client.interest import Advertisement, Interest, InterestChange
 from sluice.client.publisher import MAX_TOGETHER, Columns, Part, Publisher, encoded, encoded_columns
 from sluice.client.reading import Reading
-from sluice.client.subscription import AnySubscription
+from sluice.client.replay import Duration
+from sluice.client.subscription import AnySubscription, LiveSubscription
 from sluice.errors import ConfigurationError, PublishError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Entry, EntryId, Fetched, Replay
+from sluice.protocol.messages import Entry, EntryId, Fetched
 
 T = TypeVar("T")
 
@@ -85,7 +86,9 @@ class BlockingBus:
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
     @overload
-    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> BlockingSubscription: ...
+    def subscribe(
+        self, where: str | Subscription, *, replay: Duration | None = None, last: int | None = None
+    ) -> BlockingSubscription: ...
     @overload
     def subscribe(
         self, where: str | Subscription, *, durable: str | None = None, start: Start | None = None
@@ -94,16 +97,18 @@ class BlockingBus:
         self,
         where: str | Subscription,
         *,
-        replay: Replay | None = None,
+        replay: Duration | None = None,
+        last: int | None = None,
         durable: str | None = None,
         start: Start | None = None,
     ) -> BlockingSubscription:
         """A subscription, to be used with `with`; see `Bus.subscribe`."""
         background, bus = self._background, self._bus
         if durable is None and start is None:
-            return BlockingSubscription(background.call(lambda: bus.subscribe(where, replay=replay)), background)
-        if replay is not None:
-            raise ConfigurationError("replay is for live subscriptions: a log is read from where start says")
+            live = background.call(lambda: bus.subscribe(where, replay=replay, last=last))
+            return BlockingSubscription(live, background)
+        if replay is not None or last is not None:
+            raise ConfigurationError("replay and last are for live subscriptions: a log is read from where start says")
         made = background.call(lambda: bus.subscribe(where, durable=durable, start=start))
         return BlockingDurableSubscription(made, background)
 
@@ -287,6 +292,11 @@ class BlockingSubscription(BlockingEvents):
     def __init__(self, inner: AnySubscription, background: Background) -> None:
         super().__init__(inner.inbox, background)
         self._inner = inner
+
+    def replayed(self, timeout: float | None = None) -> None:
+        """Returns when all of the past has come that was wished for; if it never will, a gap was told."""
+        if isinstance(self._inner, LiveSubscription):
+            self._background.run(self._inner.replayed(), timeout)
 
     @property
     def id(self) -> EntryId:

@@ -25,12 +25,13 @@ from sluice.client.inbox import Inbox
 from sluice.client.interest import Advertisement, Interest
 from sluice.client.publisher import encoded, encoded_columns
 from sluice.client.reading import MAX_PAGE_BYTES, Pages, Reading, bounds
+from sluice.client.replay import Duration, wish
 from sluice.client.subscription import LiveSubscription
 from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Commit, Describe, Described, Failed, Forget, Question, Replay, Resume
+from sluice.protocol.messages import Commit, Describe, Described, Failed, Forget, Question, Resume
 
 #: What every notification satisfies.
 EVERY = parse("true")
@@ -64,7 +65,9 @@ class Bus:
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
     @overload
-    def subscribe(self, where: str | Subscription, *, replay: Replay | None = None) -> LiveSubscription: ...
+    def subscribe(
+        self, where: str | Subscription, *, replay: Duration | None = None, last: int | None = None
+    ) -> LiveSubscription: ...
     @overload
     def subscribe(
         self, where: str | Subscription, *, durable: str | None = None, start: Start | None = None
@@ -73,20 +76,23 @@ class Bus:
         self,
         where: str | Subscription,
         *,
-        replay: Replay | None = None,
+        replay: Duration | None = None,
+        last: int | None = None,
         durable: str | None = None,
         start: Start | None = None,
     ) -> LiveSubscription | DurableSubscription:
         """A subscription, to be used with `async with`: live, or, with `durable` or `start`, read from the brokers' logs.
 
-        `replay` asks histories for a part of the past. `durable` is a name under which the subscription goes on where it
+        `replay` and `last` ask a history for the past: as far back as "2h", a timedelta or seconds, at most so many, or both.
+        It comes first, its events have `replayed` set, and what is live follows without a gap or a duplicate.
+        `durable` is a name under which the subscription goes on where it
         stopped. `start` says where reading begins: "latest" (for a durable one as it begins: the default), "earliest", or the
         first offset of each stream; streams that it does not name are read from their beginning.
         """
         if durable is None and start is None:
-            return LiveSubscription(self._engine, _parsed(where), replay)
-        if replay is not None:
-            raise ConfigurationError("replay is for live subscriptions: a log is read from where start says")
+            return LiveSubscription(self._engine, _parsed(where), wish(replay, last))
+        if replay is not None or last is not None:
+            raise ConfigurationError("replay and last are for live subscriptions: a log is read from where start says")
         return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
 
     def events(self) -> Inbox:

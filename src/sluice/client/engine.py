@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import assert_never
 
 from sluice.client.allowance import Allowance
@@ -21,17 +23,19 @@ from sluice.client.link import Dial, Link
 from sluice.client.options import POLICIES, Options
 from sluice.client.publisher import Publisher
 from sluice.client.questions import ANSWER_SECONDS, Questions
+from sluice.client.seam import CaughtUp, Ended, Full, Missed, Phase, Replayed
 from sluice.client.session import (
     Command,
     Completed,
     Delivered,
     InterestChanged,
+    Lagged,
+    Proceed,
     Publish,
     PublishAccepted,
     Published,
     PublishRefused,
     PublishUnknown,
-    Replayed,
     Session,
     Told,
     Upcall,
@@ -39,7 +43,7 @@ from sluice.client.session import (
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription
 from sluice.errors import LinkError, ProtocolError, SluiceError
-from sluice.protocol.batch import Batch, Peer, batches_of
+from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
     Answer,
     Deliver,
@@ -51,10 +55,14 @@ from sluice.protocol.messages import (
     Received,
     Role,
     Send,
+    Tick,
 )
 from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Welcome
 
 logger = logging.getLogger("sluice.client")
+
+#: While fewer notifications of a subscription's past than this wait for the program, more of it is asked for.
+AHEAD = 4_096
 
 #: What a client can ask its broker for.
 Wish = LiveSubscription | Advertisement | Interest
@@ -88,6 +96,10 @@ class Engine:
         self._heard = self._dropped = self._loop.time()
         #: Subscriptions that are complete again, by when and why they were not.
         self._recovered: dict[tuple[float, str], list[LiveSubscription]] = {}
+        #: How many notifications of the past of a subscription wait for the program, and which subscriptions wait for that.
+        self._ahead: dict[EntryId, int] = {}
+        self._full: dict[EntryId, None] = {}
+        self._tick: asyncio.TimerHandle | None = None
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -110,6 +122,7 @@ class Engine:
 
     def _end(self, error: SluiceError, *, is_clean: bool) -> None:
         self._error = self._error or error
+        self._set_tick(math.inf)
         self.publisher.over(error)
         self.questions.fail(str(error))
         for wish in (*self._wishes.values(), *self._followers.values()):
@@ -145,6 +158,8 @@ class Engine:
         """It is not any more."""
         if self._wishes.pop(wish.id, None) is not None and self._error is None:
             self.step(command)
+        self._ahead.pop(wish.id, None)
+        self._full.pop(wish.id, None)
 
     def follow(self, subscription: AnySubscription) -> None:
         """A subscription wants to know when all is over."""
@@ -256,6 +271,18 @@ class Engine:
             else:
                 assert not isinstance(effect, Send)
                 self._hear(effect)
+        if self.session.seams:
+            self._set_tick(self.session.deadline)
+
+    def _set_tick(self, deadline: float) -> None:
+        """The session wants to know when this moment is here."""
+        if self._tick is not None:
+            self._tick.cancel()
+        self._tick = None if deadline == math.inf else self._loop.call_at(deadline, self._ticked)
+
+    def _ticked(self) -> None:
+        self._tick = None
+        self.step(Tick())
 
     def _publish(self, command: Publish) -> None:
         """Publications leave at once: they have waited for the end of the turn already."""
@@ -282,9 +309,17 @@ class Engine:
                 for wish in self._wishes.values():
                     if isinstance(wish, Interest):
                         wish.change(added, removed)
-            case Replayed(subscription, notifications):
-                for batch in batches_of(notifications):
-                    self._deliver(batch, ((subscription,),), ())
+            case Replayed(subscription, batch):
+                self._give(subscription, batch, is_past=True)
+            case Ended(subscription):
+                self._replayed(subscription)
+            case CaughtUp(subscription, batch):
+                self._give(subscription, batch, is_past=False)
+            case Full(subscription):
+                self._full[subscription] = None
+                self._make_room(subscription)
+            case Missed():
+                self._miss(news)
             case Told():
                 self.questions.told(news)
             case _:
@@ -312,20 +347,67 @@ class Engine:
                 subscription.inbox.put(parcel, some)
         parcel.release()
 
+    def _give(self, id: EntryId, batch: Batch, *, is_past: bool) -> None:
+        """Gives out what was asked for beside what is live: it comes as fast as the program takes it, without credit."""
+        wish = self._wishes.get(id)
+        assert isinstance(wish, LiveSubscription), "what is not wished for has no seam"
+        self._ahead[id] = self._ahead.get(id, 0) + len(batch)
+        parcel = Parcel(batch, ((wish,),), (), partial(self._took, id), is_past=is_past)
+        (self._everything or wish.inbox).put(parcel, range(len(batch)))
+        parcel.release()
+
+    def _took(self, id: EntryId, count: int) -> None:
+        if id in self._ahead:
+            self._ahead[id] -= count
+            self._make_room(id)
+
+    def _make_room(self, id: EntryId) -> None:
+        """Asks for more of a subscription's past if the program has taken enough of it."""
+        if id in self._full and self._ahead.get(id, 0) < AHEAD:
+            del self._full[id]
+            self._loop.call_soon(self._proceed, id)
+
+    def _proceed(self, id: EntryId) -> None:
+        if self._error is None:
+            self.step(Proceed(id))
+
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
     def _complete(self, wish: Wish) -> None:
         lost_at, reason = wish.asked.lost_at, wish.asked.lost_reason
         wish.asked.completed()
-        if lost_at is not None and isinstance(wish, LiveSubscription):
+        if lost_at is not None and isinstance(wish, LiveSubscription) and not self._rereads(wish):
             self._recovered.setdefault((lost_at, reason), []).append(wish)
 
     def _note_dropped(self, count: int) -> None:
         now = self._loop.time()
-        live = tuple(wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription))
-        reason = "this client took them too slowly, and the broker dropped the oldest"
-        self.tell(Gap(reason, live, self._clock(self._dropped), self._clock(now), count))
+        live = [wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription)]
+        missing = tuple(wish for wish in live if not self._rereads(wish))
+        if missing:
+            reason = "this client took them too slowly, and the broker dropped the oldest"
+            self.tell(Gap(reason, missing, self._clock(self._dropped), self._clock(now), count))
         self._dropped = now
+        self.step(Lagged())
+
+    def _rereads(self, wish: LiveSubscription) -> bool:
+        """Whether a subscription reads from the logs what was live and has not reached it."""
+        seam = self.session.seams.get(wish.id)
+        return seam is not None and seam.phase is not Phase.GIVEN_UP
+
+    def _miss(self, news: Missed) -> None:
+        wish = self._wishes.get(news.subscription)
+        if isinstance(wish, LiveSubscription):
+            now = datetime.now(UTC)
+            offsets = None if news.stream is None else range(news.first, news.last + 1)
+            count = None if offsets is None else len(offsets)
+            self.tell(Gap(news.reason, (wish,), now, now, count, news.stream, offsets))
+            if not self._rereads(wish):
+                wish.past.completed()
+
+    def _replayed(self, id: EntryId) -> None:
+        wish = self._wishes.get(id)
+        if isinstance(wish, LiveSubscription):
+            wish.past.completed()
 
     def _clock(self, at: float) -> datetime:
         """A moment of the event loop's clock, as people write it."""

@@ -6,7 +6,7 @@ An event holds on to the batch it came in and looks up its identity and its plac
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sluice.protocol.batch import Batch, NotificationId, Peer
 
@@ -27,6 +27,9 @@ class Event(dict[str, Any]):
     """
 
     __slots__ = ("_batch", "_row", "subscriptions")
+
+    #: Whether it is of the past, and came because the subscription wished for that.
+    replayed: ClassVar[bool] = False
 
     _batch: Batch
     _row: int
@@ -68,3 +71,11 @@ class Event(dict[str, Any]):
         """When that broker took it in."""
         logged = self._batch.logged
         return None if logged is None else _EPOCH + timedelta(microseconds=logged.time_micros)
+
+
+class PastEvent(Event):
+    """The same, replayed to one subscription alone."""
+
+    __slots__ = ()
+
+    replayed: ClassVar[bool] = True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from sluice.client.event import Event
+from sluice.client.event import Event, PastEvent
 from sluice.client.signal import Signal
 from sluice.protocol.batch import Batch, Rows
 
@@ -31,7 +31,7 @@ _numbers = count()
 class Parcel:
     """A batch that came, and how many inboxes still hold something of it."""
 
-    __slots__ = ("_on_taken", "batch", "combinations", "holders", "number", "which")
+    __slots__ = ("_on_taken", "batch", "combinations", "holders", "is_past", "number", "which")
 
     def __init__(
         self,
@@ -39,8 +39,12 @@ class Parcel:
         combinations: Sequence[tuple[AnySubscription, ...]],
         which: Sequence[int],
         on_taken: Callable[[int], None],
+        *,
+        is_past: bool = False,
     ) -> None:
         self.batch = batch
+        #: Whether it was replayed.
+        self.is_past = is_past
         #: The combinations of subscriptions that occur, and the number of its combination for each row (empty: the first).
         self.combinations = combinations
         self.which = which
@@ -65,7 +69,7 @@ class Portion(NamedTuple):
 
     def events(self) -> Iterator[Event]:
         """One by one."""
-        parcel, make = self.parcel, Event.of
+        parcel, make = self.parcel, (PastEvent if self.parcel.is_past else Event).of
         batch, combinations, which = parcel.batch, parcel.combinations, parcel.which
         records = batch.records
         if which:

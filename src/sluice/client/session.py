@@ -8,15 +8,16 @@ while there is no link. What a durable broker had not accepted when a link broke
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Live, Missed, Replayed, Seam, SeamNews
+from sluice.client.taken import Taken
 from sluice.errors import ProtocolError
-from sluice.limits import MAX_SEEN
 from sluice.model.subscription import Subscription
-from sluice.protocol.batch import Batch, Notification, NotificationId, Peer, Records, portable
+from sluice.protocol.batch import Batch, NotificationId, Peer, Records, portable
 from sluice.protocol.export import Delta, Export, Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
@@ -45,6 +46,7 @@ from sluice.protocol.messages import (
     Refused,
     Replay,
     ReplayEvent,
+    Replaying,
     Reply,
     Request,
     Send,
@@ -109,23 +111,27 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class SendReplay:
-    """Sends past notifications to one subscription alone, as histories do."""
-
-    subscription: EntryId
-    notifications: tuple[Notification, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Inquire:
-    """Asks a broker something."""
+    """Asks a broker something, or, as histories do, the holder of a subscription."""
 
     id: EntryId
-    to: Peer
+    to: Peer | EntryId
     question: Question
 
 
-Command = Inquire | Subscribe | Unsubscribe | Advertise | Unadvertise | Watch | Unwatch | Publish | SendReplay
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The program has room for more of the past of a subscription that was `Full`."""
+
+    id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """The broker has dropped something: subscriptions with a past read it from the logs."""
+
+
+Command = Inquire | Subscribe | Unsubscribe | Advertise | Unadvertise | Watch | Unwatch | Publish | Proceed | Lagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +194,6 @@ class InterestChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """Past notifications came for a subscription."""
-
-    subscription: EntryId
-    notifications: tuple[Notification, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Told:
     """The answer to an inquiry came, or the reason why there is none."""
 
@@ -212,6 +210,10 @@ Upcall = (
     | PublishRefused
     | InterestChanged
     | Replayed
+    | Ended
+    | CaughtUp
+    | Full
+    | Missed
     | Told
 )
 
@@ -222,9 +224,17 @@ class Session:
     """One client and the link to its broker."""
 
     def __init__(
-        self, name: Peer, *, lease: LeaseConfig | None = None, incarnation: int = 1, published: int | None = None
+        self,
+        name: Peer,
+        *,
+        lease: LeaseConfig | None = None,
+        incarnation: int = 1,
+        published: int | None = None,
+        history_seconds: float = HISTORY_SECONDS,
     ) -> None:
         self.name = name
+        #: How long a history may be silent before a subscription goes on without its past.
+        self._history_seconds = history_seconds
         self.broker: Peer | None = None
         #: Which of its lives this is: numbers of an earlier one are never used again.
         self._life = incarnation
@@ -233,8 +243,9 @@ class Session:
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
         self._taken = Taken()
-        #: Of subscriptions with a replay: what has come already, live or replayed.
-        self._seen: dict[EntryId, OrderedDict[NotificationId, None]] = {}
+        #: Of subscriptions with a replay: where it meets what is live, and for which of them a question was asked.
+        self.seams: dict[EntryId, Seam] = {}
+        self._asked: dict[EntryId, EntryId] = {}
         self._interest = Replica(0.0)
         self._lease = lease
         self._renewal = -math.inf
@@ -274,10 +285,13 @@ class Session:
 
     @property
     def deadline(self) -> float:
-        """When a `Tick` is due: a renewal, or the end of the lease on interest."""
-        if self._lease is None or self.broker is None:
+        """When a `Tick` is due: a renewal, the end of the lease on interest, or of a seam's patience."""
+        if self.broker is None:
             return math.inf
-        return min(self._interest.renewed + self._lease.lease_seconds, self._renewal)
+        due = min((seam.deadline for seam in self.seams.values()), default=math.inf)
+        if self._lease is None:
+            return due
+        return min(due, self._interest.renewed + self._lease.lease_seconds, self._renewal)
 
     def step(self, event: Event | Command, now: float) -> list[Send | Upcall]:
         """Takes one event or command in; returns what is to be sent and what is new, in order."""
@@ -290,6 +304,7 @@ class Session:
                 self._link_up(peer, accepted)
             case LinkDown():
                 self.broker = None
+                self._unlink_seams()
                 self._tell_interest(self._interest.clear())
                 if not self._durable:
                     self._give_up()
@@ -309,8 +324,12 @@ class Session:
                 self._unask(Kind.WATCHES, id)
             case Publish(batch):
                 self._publish(batch)
-            case SendReplay(subscription, notifications):
-                self._send(ReplayEvent(subscription, notifications))
+            case Proceed(id):
+                if id in self.seams:
+                    self.seams[id].proceed(now)
+            case Lagged():
+                for seam in self.seams.values():
+                    seam.lagged(now)
             case Inquire(id, to, question):
                 self._send(Request(id, to, question))
             case Stored() | NotStored() | Answered():
@@ -333,6 +352,8 @@ class Session:
         if held is not None:
             raise ProtocolError(f"the id {entry.id!r} is taken by {held.where}: take that back first, or use a new id")
         self.entries[kind][entry.id] = entry
+        if entry.replay is not None:
+            self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._history_seconds)
         self._change(kind, [entry], [])
         self._pending[kind][entry.id] = self._exports[kind].version.sequence
 
@@ -340,7 +361,7 @@ class Session:
         entry = self.entries[kind].pop(id, None)
         if entry is not None:
             self._pending[kind].pop(id, None)
-            self._seen.pop(id, None)
+            self.seams.pop(id, None)
             self._change(kind, [], [entry])
 
     def _change(self, kind: Kind, added: list[Entry], removed: list[Entry]) -> None:
@@ -397,6 +418,7 @@ class Session:
 
     def _link_up(self, broker: Peer, accepted: int | None) -> None:
         self.broker = broker
+        self._unlink_seams()
         self._tell_interest(self._interest.clear())
         self._interest.renewed = self._now
         for kind, export in self._exports.items():
@@ -409,6 +431,11 @@ class Session:
         self.published = max(self.published, accepted)
         self._accept(accepted)
         self._send_unaccepted()
+
+    def _unlink_seams(self) -> None:
+        self._asked.clear()
+        for seam in self.seams.values():
+            seam.unlinked()
 
     def _receive(self, message: Message) -> None:
         match message:
@@ -432,11 +459,16 @@ class Session:
             case Halted(number, reason):
                 self._halt(number, reason)
             case Reply(id, answer):
-                self._out.append(Told(id, answer))
-            case ReplayEvent(subscription, notifications):
-                new = tuple(each for each in notifications if self._is_new(subscription, each.id))
-                if new:
-                    self._out.append(Replayed(subscription, new))
+                seam = self.seams.get(self._asked.get(id, ""))
+                if self._asked.pop(id, None) is None:
+                    self._out.append(Told(id, answer))
+                elif seam is not None:
+                    seam.told(id, answer, self._now)
+            case Request(id, to, ReplayEvent() as event):
+                if to in self.seams:
+                    self.seams[to].asked(id, event, self._now)
+                else:
+                    self._send(Reply(id, Replaying(None, is_over=True)))
             case Change() | Snapshot() | Digest() | Notify() | Request() | Heard():
                 pass  # these are for brokers
             case _:
@@ -450,35 +482,39 @@ class Session:
         rows: Sequence[int] = range(len(batch))
         if not all(combinations):
             rows = [row for row in rows if combinations[which[row] if which else 0]]
-        if any(held[id].replay for ids in combinations for id in ids):
-            self._deliver_each(message, rows)
-            return
         rows = self._taken.new(batch, rows)
         if not rows:
             return
         which = [which[row] for row in rows] if which and len(rows) < len(batch) else which
-        self._out.append(Delivered(batch.whole_or(rows), combinations, which))
+        delivered = Delivered(batch.whole_or(rows), combinations, which)
+        if self.seams and any(id in self.seams for ids in combinations for id in ids):
+            joined = self._join(delivered)
+            if joined is None:
+                return
+            delivered = joined
+        self._taken.take(delivered.batch)
+        self._out.append(delivered)
 
-    def _deliver_each(self, message: Deliver, rows: Sequence[int]) -> None:
-        """The same where some of it may have come as a replay already."""
-        deliveries = tuple(message.deliveries)
-        for row in rows:
-            ids = tuple(id for id in deliveries[row].subscriptions if self._is_new(id, message.batch.id(row)))
-            if ids and self._taken.new(message.batch, [row]):
-                self._out.append(Delivered(message.batch.whole_or([row]), (ids,)))
-
-    def _is_new(self, id: EntryId, notification: NotificationId) -> bool:
-        """Whether a notification is wanted for a subscription; what is both live and replayed counts once."""
-        entry = self.entries[Kind.SUBSCRIPTIONS].get(id)
-        if entry is None or entry.replay is None:
-            return entry is not None
-        seen = self._seen.setdefault(id, OrderedDict())
-        if notification in seen:
-            return False
-        seen[notification] = None
-        if len(seen) > MAX_SEEN:
-            seen.popitem(last=False)
-        return True
+    def _join(self, delivered: Delivered) -> Delivered | None:
+        """The same where some subscriptions have a past: these get what is live when it is its turn."""
+        batch, combinations = delivered.batch, delivered.combinations
+        which = delivered.which or [0] * len(batch)
+        passes: dict[EntryId, set[int]] = {}
+        for id in dict.fromkeys(id for ids in combinations for id in ids if id in self.seams):
+            rows = [row for row in range(len(batch)) if id in combinations[which[row]]]
+            turns = self.seams[id].came(batch.whole_or(rows), self._now) if rows else ()
+            passes[id] = {rows[turn] for turn in turns}
+        numbers: dict[tuple[EntryId, ...], int] = {}
+        found: list[int] = []
+        rows = []
+        for row in range(len(batch)):
+            ids = tuple(id for id in combinations[which[row]] if id not in passes or row in passes[id])
+            if ids:
+                rows.append(row)
+                found.append(numbers.setdefault(ids, len(numbers)))
+        if not rows:
+            return None
+        return Delivered(batch.whole_or(rows), tuple(numbers), found if len(numbers) > 1 else ())
 
     def _acknowledge(self, kind: Kind, incarnation: int, sequence: int) -> None:
         if kind not in self._exports or incarnation != self._exports[kind].version.incarnation:
@@ -487,6 +523,8 @@ class Session:
         for id in [id for id, needed in pending.items() if needed <= sequence]:
             del pending[id]
             self._out.append(Completed(kind, id))
+            if kind == Kind.SUBSCRIPTIONS and id in self.seams:
+                self.seams[id].completed(self._now)
 
     def _hear_interest(self, message: Change | Snapshot | Digest) -> None:
         delta: Delta | None = None
@@ -511,7 +549,12 @@ class Session:
             self._out.append(InterestChanged(tuple(added), tuple(removed)))
 
     def _tick(self) -> None:
-        if self._lease is None or self.broker is None:
+        if self.broker is None:
+            return
+        for seam in self.seams.values():
+            if seam.deadline <= self._now:
+                seam.tick(self._now)
+        if self._lease is None:
             return
         if not self._interest.renewed <= self._now < self._interest.renewed + self._lease.lease_seconds:
             self._interest.renewed = self._now
@@ -526,36 +569,25 @@ class Session:
             self._send(export.digest())
 
 
-class Taken:
-    """What was delivered lately: a cache may send a notification again, for a newer subscription.
+class _Voice:
+    """What the seam of one subscription says goes out with everything else that its session says."""
 
-    Publications of one publisher come in order, so that nearly always a look at the last number says that a batch is new.
-    """
+    __slots__ = ("_id", "_session")
 
-    __slots__ = ("_count", "_last", "_lately")
+    def __init__(self, session: Session, id: EntryId) -> None:
+        self._session = session
+        self._id = id
 
-    def __init__(self) -> None:
-        self._last: dict[Peer, int] = {}
-        self._lately: deque[tuple[Peer, Sequence[int]]] = deque()
-        self._count = 0
+    def say(self, news: SeamNews) -> None:
+        self._session._out.append(Delivered(news.batch, ((self._id,),)) if isinstance(news, Live) else news)
 
-    def new(self, batch: Batch, rows: Sequence[int]) -> Sequence[int]:
-        """The rows that come for the first time; they count as taken from now on."""
-        publisher, numbers = batch.publisher, batch.numbers
-        if rows and numbers[rows[0]] <= self._last.get(publisher, -1):
-            old = {number for name, taken in self._lately if name == publisher for number in taken}
-            rows = [row for row in rows if numbers[row] not in old]
-        if rows:
-            self._note(publisher, [numbers[row] for row in rows] if len(rows) < len(numbers) else numbers)
-        return rows
+    def ask(self, to: Peer | None, question: Question) -> EntryId:
+        session = self._session
+        assert session.broker is not None
+        id = session.new_id()
+        session._asked[id] = self._id
+        session._send(Request(id, to or session.broker, question))
+        return id
 
-    def _note(self, publisher: Peer, numbers: Sequence[int]) -> None:
-        self._last[publisher] = max(self._last.get(publisher, -1), numbers[-1])
-        self._lately.append((publisher, numbers))
-        self._count += len(numbers)
-        while self._count - len(self._lately[0][1]) >= MAX_SEEN:
-            _, gone = self._lately.popleft()
-            self._count -= len(gone)
-        if len(self._last) > MAX_SEEN:
-            lately = {name for name, _ in self._lately}
-            self._last = {name: number for name, number in self._last.items() if name in lately}
+    def answer(self, id: EntryId, answer: Answer) -> None:
+        self._session._send(Reply(id, answer))

@@ -68,11 +68,21 @@ class AnySubscription(ABC, AsyncIterator[Event]):
 
 
 class LiveSubscription(AnySubscription):
-    """What is published from now on; after a broken link from then on again, and a gap is told."""
+    """What is published from now on; after a broken link from then on again, and a gap is told.
+
+    With a replay the past comes first, and after a broken link what was missed is read from the brokers' logs.
+    """
 
     def __init__(self, engine: Engine, where: Subscription, replay: Replay | None) -> None:
         super().__init__(engine, where)
         self.replay = replay
+        #: Whether the past has come, or never will.
+        self.past = Asked()
+
+    async def replayed(self) -> None:
+        """Returns when all of the past has come that was wished for; if it never will, a gap was told."""
+        if self.replay is not None:
+            await self.past.complete()
 
     async def __aenter__(self) -> Self:
         self._engine.ask_for(self, Subscribe(self.id, self.where, self.replay))
@@ -82,3 +92,8 @@ class LiveSubscription(AnySubscription):
         self._engine.take_back(self, Unsubscribe(self.id))
         self.inbox.end()
         self.inbox.clear()
+
+    def end(self, error: SluiceError, *, is_clean: bool) -> None:
+        """Nothing more will come."""
+        self.past.end(error)
+        super().end(error, is_clean=is_clean)

@@ -42,6 +42,14 @@ class Notification:
     record: Mapping[str, Any]
 
 
+class Place(NamedTuple):
+    """Where a notification stands in the past of the whole network: in this order it is replayed."""
+
+    time_micros: int
+    stream: Peer
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Logged:
     """Where publications stand in the log of the broker that took them in."""
@@ -54,6 +62,10 @@ class Logged:
     def take(self, rows: Sequence[int]) -> Logged:
         """The places of some of them."""
         return Logged(self.stream, [self.offsets[row] for row in rows], self.time_micros)
+
+    def place(self, row: int) -> Place:
+        """The place of one of them among those of all streams."""
+        return Place(self.time_micros, self.stream, self.offsets[row])
 
 
 class Batch(ABC):

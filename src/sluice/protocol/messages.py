@@ -2,8 +2,8 @@
 
 A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` applies on an exact base only, a `Digest` says
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
-Notifications travel beside the tables, in batches; questions to a broker find their way by its name, and the answers come back
-the same way.
+Notifications travel beside the tables, in batches; questions find their way to a broker by its name, or to a subscriber by its
+subscription, and the answers come back the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from sluice.model.subscription import Subscription
-from sluice.protocol.batch import Batch, Notification, Peer
+from sluice.protocol.batch import Batch, Notification, Peer, Place
 
 #: Who asked: the name of the client and its number for the filter, as in "alice/3".
 EntryId = str
@@ -171,14 +171,6 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayEvent:
-    """Past notifications for one subscription alone (section 5.2.3)."""
-
-    subscription: EntryId
-    notifications: tuple[Notification, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Fetch:
     """What does the log of your stream hold after one offset, up to another, that satisfies a filter?"""
 
@@ -221,7 +213,23 @@ class Describe:
     """How are you?"""
 
 
-Question = Fetch | Resume | Commit | Forget | Describe
+@dataclass(frozen=True, slots=True)
+class ReplayEvent:
+    """Past notifications for one subscription alone (section 5.2.3), put to whoever holds it: will you take these?
+
+    They come in the order of their places. One without any notifications asks how far the subscriber is.
+    """
+
+    batches: tuple[Batch, ...] = ()
+    #: The place that they follow; None: they are the first.
+    after: Place | None = None
+    #: Said with the last of them: up to which offset of each stream the replay is complete.
+    through: Mapping[Peer, int] | None = None
+    #: Offsets before `through` that the history should have and does not: a stream, the first and the last of them.
+    missing: tuple[tuple[Peer, int, int], ...] = ()
+
+
+Question = Fetch | Resume | Commit | Forget | Describe | ReplayEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +272,25 @@ class Failed:
     reason: str
 
 
-Answer = Fetched | Resumed | Done | Described | Failed
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """The place up to which a subscriber has taken a replay: what follows it is to come next, unless the replay is over."""
+
+    after: Place | None
+    is_over: bool = False
+
+
+Answer = Fetched | Resumed | Done | Described | Failed | Replaying
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question to one broker, passed on towards it."""
+    """A question to one broker, or to the holder of one subscription, passed on towards it."""
 
     #: The name of the client that asks and a number of its own, as in "alice/7".
     id: EntryId
-    to: Peer
+    #: The name of the broker, or the id of the subscription.
+    to: Peer | EntryId
     question: Question
 
 
@@ -286,7 +303,7 @@ class Reply:
 
 
 TableMessage = Change | Digest | Lost | Snapshot | Ack
-Message = TableMessage | Notify | Deliver | Accepted | Refused | Halted | Heard | ReplayEvent | Request | Reply
+Message = TableMessage | Notify | Deliver | Accepted | Refused | Halted | Heard | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)

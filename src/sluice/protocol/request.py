@@ -1,4 +1,4 @@
-"""Questions find a broker by its name, hop by hop along the tree, and answers go back the way the question came.
+"""Questions find a broker or a subscriber, hop by hop along the tree, and answers go back the way the question came.
 
 A hop remembers who asked it. When the way breaks, the asker is told so, and asks again if it still wants to know.
 """
@@ -29,7 +29,7 @@ class Requests:
     def ask(self, asker: Peer, request: Request, way: Peer | None) -> Iterator[tuple[Peer, Reply]]:
         """Takes note of a question; yields the failures that are known at once, with those who are to hear them."""
         if request.to != self._self and way is None:
-            yield asker, Reply(request.id, Failed(f"{self._self} knows no way to a broker named {request.to!r}"))
+            yield asker, Reply(request.id, Failed(f"{self._self} knows no way to {request.to!r}"))
             return
         self._open[request.id] = asker, way or self._self
         if len(self._open) > MAX_REQUESTS:
@@ -39,9 +39,12 @@ class Requests:
                 Reply(id, Failed(f"more than {MAX_REQUESTS:,} questions wait at {self._self}: ask again later")),
             )
 
-    def answer(self, id: EntryId) -> Peer | None:
-        """Who asked; None if nobody waits for it any more."""
-        asker, _ = self._open.pop(id, (None, None))
+    def answer(self, peer: Peer, id: EntryId) -> Peer | None:
+        """Who asked what a peer answers; None if nobody waits for it any more, or not for an answer of this peer."""
+        asker, asked = self._open.get(id, (None, None))
+        if asked != peer:
+            return None
+        del self._open[id]
         return asker
 
     def forget(self, peer: Peer) -> Iterator[tuple[Peer, Reply]]:

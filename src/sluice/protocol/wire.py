@@ -20,17 +20,13 @@ import msgspec
 from sluice.errors import ProtocolError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_NAME, MAX_TOKEN
 from sluice.model import parse
-from sluice.model.notification import attributes
 from sluice.protocol.batch import (
     Batch,
     Logged,
-    Notification,
-    NotificationId,
     Peer,
+    Place,
     Records,
     Rows,
-    batches_of,
-    decode_records,
 )
 from sluice.protocol.frames import frame
 from sluice.protocol.messages import (
@@ -59,6 +55,7 @@ from sluice.protocol.messages import (
     Refused,
     Replay,
     ReplayEvent,
+    Replaying,
     Reply,
     Request,
     Resume,
@@ -299,17 +296,6 @@ def _decode_change(kind: int, base: _Version, version: _Version, added: list[_En
     return change
 
 
-def _encode_notification(notification: Notification) -> tuple[str, int, bytes]:
-    return *notification.id, bytes(next(batches_of([notification])).body)
-
-
-def _decode_notification(said: tuple[str, int, bytes]) -> Notification:
-    publisher, number, body = said
-    (record,) = decode_records(body, 1)
-    attributes(record)  # raises for what is no notification
-    return Notification(NotificationId(_check_name(publisher), number), record)
-
-
 def _encode_deliver(message: Deliver) -> list[Piece]:
     head = _pack((message.combinations, _encode_array("I", message.which)))
     return [len(head).to_bytes(4, "big"), head, *encode_batch(message.batch)]
@@ -360,6 +346,25 @@ def _decode_fetched(said: Any) -> Fetched:
 
 _FetchedContent = tuple[list[bytes], int, int, int, tuple[tuple[int, int], ...]]
 
+
+def _encode_replay_event(question: ReplayEvent) -> Any:
+    batches = [b"".join(encode_batch(batch)) for batch in question.batches]
+    through = None if question.through is None else dict(question.through)
+    return batches, question.after, through, question.missing
+
+
+def _decode_replay_event(said: Any) -> ReplayEvent:
+    batches, after, through, missing = said
+    return ReplayEvent(tuple(map(decode_batch, batches)), _decode_place(after), through, missing)
+
+
+def _decode_place(said: tuple[int, str, int] | None) -> Place | None:
+    return None if said is None else Place(*said)
+
+
+_PlaceContent = tuple[int, str, int] | None
+_ReplayEventContent = tuple[list[bytes], _PlaceContent, dict[str, int] | None, tuple[tuple[str, int, int], ...]]
+
 _QUESTIONS: dict[str, _Part] = {
     "fetch": _part(
         Fetch,
@@ -378,6 +383,7 @@ _QUESTIONS: dict[str, _Part] = {
     ),
     "forget": _part(Forget, str, lambda each: each.name, Forget),
     "describe": _part(Describe, None, lambda each: None, lambda said: Describe()),
+    "replay": _part(ReplayEvent, _ReplayEventContent, _encode_replay_event, _decode_replay_event),
 }
 _ANSWERS: dict[str, _Part] = {
     "fetched": _part(Fetched, _FetchedContent, _encode_fetched, _decode_fetched),
@@ -390,6 +396,12 @@ _ANSWERS: dict[str, _Part] = {
     "done": _part(Done, None, lambda each: None, lambda said: Done()),
     "described": _part(Described, dict[str, Any], lambda each: dict(each.report), Described),
     "failed": _part(Failed, str, lambda each: each.reason, Failed),
+    "replaying": _part(
+        Replaying,
+        tuple[_PlaceContent, bool],
+        lambda each: (each.after, each.is_over),
+        lambda said: Replaying(_decode_place(said[0]), said[1]),
+    ),
 }
 _NAMES = {part.type: name for parts in (_QUESTIONS, _ANSWERS) for name, part in parts.items()}
 
@@ -481,13 +493,6 @@ _FORMS = (
     _Form(33, Deliver, _encode_deliver, _decode_deliver),
     _packed(34, Accepted, tuple[int], lambda m: (m.number,), Accepted),
     _packed(35, Refused, tuple[tuple[int, ...], str], lambda m: (m.numbers, m.reason), Refused),
-    _packed(
-        36,
-        ReplayEvent,
-        tuple[str, list[tuple[str, int, bytes]]],
-        lambda m: (m.subscription, [*map(_encode_notification, m.notifications)]),
-        lambda id, notifications: ReplayEvent(id, tuple(map(_decode_notification, notifications))),
-    ),
     _packed(37, Halted, tuple[int, str], lambda m: (m.number, m.reason), Halted),
     _packed(38, Heard, tuple[()], lambda m: (), Heard),
     _packed(

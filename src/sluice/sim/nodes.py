@@ -17,7 +17,9 @@ from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Role
 
 if TYPE_CHECKING:
+    from sluice.sim.historian import Archive
     from sluice.sim.links import Direction
+    from sluice.sim.program import Program
     from sluice.sim.reader import Reader
     from sluice.sim.surroundings import Surroundings
 
@@ -81,6 +83,7 @@ class ClientNode(Node):
     """A client, the session it runs, and what reached it."""
 
     __slots__ = (
+        "archive",
         "broker",
         "completed",
         "core",
@@ -89,6 +92,7 @@ class ClientNode(Node):
         "factory",
         "interests",
         "past",
+        "programs",
         "published",
         "reader",
         "reads",
@@ -120,6 +124,10 @@ class ClientNode(Node):
         #: What it reads from every stream, and the program that does so while it is up; None: it reads none.
         self.reads: str | None = None
         self.reader: Reader | None = None
+        #: What it keeps of all streams, to replay it to those who wish for it; None: it keeps none.
+        self.archive: Archive | None = None
+        #: What runs on it while it is up.
+        self.programs: list[Program] = []
 
     @property
     def is_up(self) -> bool:

@@ -6,15 +6,13 @@ where its broker says it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING
 
-from sluice.client.session import Inquire
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, Commit, Done, EntryId, Failed, Fetch, Fetched, Question, Resume, Resumed
+from sluice.protocol.messages import Answer, Commit, Done, Failed, Fetch, Fetched, Resume, Resumed
 from sluice.sim import streamed as said
+from sluice.sim.program import Program
 
 if TYPE_CHECKING:
     from sluice.sim.nodes import ClientNode
@@ -24,62 +22,27 @@ if TYPE_CHECKING:
 WAIT, PAUSE = 20.0, 3.0
 
 
-class Reader:
+class Reader(Program):
     """One life of a durable reader."""
 
     def __init__(self, world: World, node: ClientNode, where: str) -> None:
-        self._world = world
-        self._node = node
+        super().__init__(world, node)
         self._where = where
-        self._life = node.incarnation
-        self._random = Random(f"{world.seed}/reader/{node.name}/{node.incarnation}")
         #: Whether it knows where to go on.
         self.is_open = False
         #: How far it has read each stream, and how far that is noted.
         self._done: dict[Peer, int] = {}
         self._noted: dict[Peer, int] = {}
-        #: What to do with the answer to each question.
-        self._asked: dict[EntryId, Callable[[Answer], None]] = {}
-        #: Grows with every link: what was asked over an earlier one is not answered any more.
-        self._links = 0
 
     def linked(self) -> None:
         """There is a link: asks whatever it does not know."""
-        self._links += 1
+        super().linked()
         if not self.is_open:
             self._resume()
             return
         for stream in self._world.brokers:
             self._fetch(stream)
         self._note()
-
-    def unlinked(self) -> None:
-        """The link is gone, and the answers with it."""
-        self._links += 1
-        self._asked.clear()
-
-    def told(self, id: EntryId, answer: Answer) -> None:
-        """An answer came."""
-        take = self._asked.pop(id, None)
-        if take is not None:
-            take(answer)
-
-    def _ask(self, to: Peer, question: Question, take: Callable[[Answer], None]) -> None:
-        assert self._node.core is not None
-        id = self._node.core.new_id()
-        self._asked[id] = take
-        self._world.step(self._node, Inquire(id, to, question))
-
-    def _soon(self, share: float, action: Callable[[], None], *, is_moving: bool = True) -> None:
-        """Does something after a while, if the client and its link are still the same then."""
-        world, links = self._world, self._links
-
-        def act() -> None:
-            if self._node.incarnation == self._life and self._node.core is not None and links == self._links:
-                action()
-
-        at = world.now + share * world.max_delay * self._random.random()
-        (world.call if is_moving else world.later)(at, act)
 
     # --- its positions ------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,38 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class Wished:
+    """A subscription asks for the past: so many notifications at most, or all that there are."""
+
+    at: float
+    client: str
+    subscription: str
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The past of a subscription has come, as far as these offsets: what is beyond comes as it was published."""
+
+    at: float
+    client: str
+    subscription: str
+    positions: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A subscription is told that it will not get offsets of a stream, or, without a stream, that its past will not come."""
+
+    at: float
+    client: str
+    subscription: str
+    stream: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trimmed:
     """A log begins with this offset from now on: what was before is past its retention."""
 
@@ -100,7 +132,7 @@ class DiskFree:
     broker: str
 
 
-Streamed = Accepted | Logged | Opened | Read | Missed | Noted | Trimmed | DiskFull | DiskFree
+Streamed = Accepted | Logged | Opened | Read | Missed | Noted | Wished | Past | Skipped | Trimmed | DiskFull | DiskFree
 
 
 def tell(event: Streamed) -> str:
@@ -123,6 +155,14 @@ def tell(event: Streamed) -> str:
             return f"{client} is told that {stream}:{first} to {last} are gone"
         case Noted(_, client, stream, offset):
             return f"{client} is told that its position {stream}:{offset} is noted"
+        case Wished(_, client, subscription, last):
+            return f"{client} wishes for the last {last} of {subscription}"
+        case Past(_, client, subscription, positions):
+            after = " ".join(f"{stream}:{offset}" for stream, offset in positions.items()) or "nothing"
+            return f"{client} has the past of {subscription} up to {after}"
+        case Skipped(_, client, subscription, stream, first, last):
+            gone = f"{stream}:{first} to {last} are gone" if stream else "its past does not come"
+            return f"{client} is told for {subscription} that {gone}"
         case Trimmed(_, stream, first):
             return f"the log of {stream} begins with {first} now"
         case DiskFull(_, broker):

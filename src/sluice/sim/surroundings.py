@@ -24,7 +24,9 @@ from sluice.protocol.messages import (
     Failed,
     Fetch,
     Forget,
+    Kind,
     NotStored,
+    ReplayEvent,
     Reply,
     Request,
     Resume,
@@ -87,7 +89,11 @@ class Surroundings:
             case Resume() | Commit():
                 self._write(request)
             case Describe():
-                self._answer(request, Described({"name": self._node.name}))
+                assert self._node.core is not None
+                brokers = [self._node.name, *self._node.core.ways[Kind.BROKERS]]
+                self._answer(request, Described({"name": self._node.name, "brokers": brokers}))
+            case ReplayEvent():
+                self._answer(request, Failed("replays are for subscriptions"))
             case Forget():
                 self._answer(request, Failed("nobody forgets anything here"))
             case _:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
 from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client import session as client
+from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.errors import SluiceError
-from sluice.protocol.batch import NotificationId
+from sluice.protocol.batch import NotificationId, batches_of
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
@@ -32,16 +34,19 @@ from sluice.protocol.messages import (
     LinkUp,
     Message,
     Received,
+    ReplayEvent,
     Send,
     Tick,
 )
 from sluice.sim import streamed
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
+from sluice.sim.historian import Archive, Historian
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
 from sluice.sim.reader import Reader
 from sluice.sim.surroundings import Surroundings
+from sluice.sim.wishes import said_of
 
 N = TypeVar("N", bound=Node)
 
@@ -49,6 +54,9 @@ N = TypeVar("N", bound=Node)
 MESSAGE, UP, DOWN, TICK, CALL, LATER = range(6)
 #: Those that do not keep the network from being at rest: they only wait for time to pass.
 _WAITING = (TICK, LATER)
+
+#: How long a history may be silent, in units of the longest delay of a link: it asks every stream before it speaks.
+PATIENCE = 200.0
 
 #: What may happen to a message when it is sent: the ways along which it goes on, possibly none, possibly changed.
 Noise = Callable[[Direction, Message], Sequence[Message]]
@@ -102,6 +110,7 @@ class World:
         self._heap: list[tuple[float, int, int, Any, int, Any]] = []
         self._number = 0
         self._notices = Random(f"{seed}/notices")
+        self._programs = Random(f"{seed}/programs")
         self._span = max_delay_seconds - min_delay_seconds
 
     # Building
@@ -116,11 +125,19 @@ class World:
         return node
 
     def add_client(
-        self, name: str, at: str, *, reads: str | None = None, offset: float = 0.0, rate: float = 1.0
+        self,
+        name: str,
+        at: str,
+        *,
+        reads: str | None = None,
+        archives: bool = False,
+        offset: float = 0.0,
+        rate: float = 1.0,
     ) -> ClientNode:
-        """A client with a link to its broker; `reads` is what it reads from the streams."""
+        """A client with a link to its broker; `reads` is what it reads from the streams, a history `archives` them."""
         node = self._new(ClientNode(name, at), offset, rate)
         node.reads = reads
+        node.archive = Archive() if archives else None
         self.clients[name] = node
         self.trace.append(said.Attached(self.now, name, at))
         self.start_client(name)
@@ -262,10 +279,11 @@ class World:
                     self._upcall(node, answer)
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
-            if node.reader is not None and isinstance(event, LinkUp):
-                node.reader.linked()
-            elif node.reader is not None and isinstance(event, LinkDown):
-                node.reader.unlinked()
+            for program in node.programs:
+                if isinstance(event, LinkUp):
+                    program.linked()
+                elif isinstance(event, LinkDown):
+                    program.unlinked()
 
     def step_together(self, node: BrokerNode, events: Sequence[Event]) -> None:
         """Hands events that came together to the core of a broker and does what it answers."""
@@ -329,9 +347,8 @@ class World:
         match upcall:
             case client.Delivered():
                 for notification, subscriptions in upcall.deliveries:
-                    publisher, number = notification.id
                     node.deliveries.append((notification, subscriptions))
-                    write(said.Notified(now, name, publisher, number, subscriptions))
+                    write(said.Notified(now, name, *notification.id, subscriptions))
             case client.Published(batch):
                 for notification in batch:
                     node.published[notification.id.number] = None
@@ -342,8 +359,8 @@ class World:
                 if self.config.durable:
                     write(streamed.Accepted(now, name, number))
             case client.Told(id, answer):
-                if node.reader is not None:
-                    node.reader.told(id, answer)
+                for program in node.programs:
+                    program.told(id, answer)
             case client.Completed(kind, id):
                 node.completed[id] = None
                 write(said.Completed(now, name, kind.name.lower(), id))
@@ -352,12 +369,28 @@ class World:
                 # What a client could not even send was never published.
                 if id.number in node.published:
                     write(said.Refused(now, name, id.number))
-            case client.Replayed(subscription, notifications):
-                for notification in notifications:
+            case Replayed(subscription, batch):
+                for notification in batch:
                     node.replays.append((notification, subscription))
-                    write(said.Replayed(now, name, subscription, notification.id.publisher, notification.id.number))
+                    write(said.Replayed(now, name, subscription, *notification.id))
+            case CaughtUp(subscription, batch):
+                for notification in batch:
+                    node.deliveries.append((notification, (subscription,)))
+                    write(said.Notified(now, name, *notification.id, (subscription,)))
+            case Ended(subscription, positions):
+                write(streamed.Past(now, name, subscription, dict(positions)))
+            case Full(subscription):
+                after = self.max_delay * self._programs.random()
+                self.call(now + after, partial(self._proceed, node, node.incarnation, subscription))
+            case Missed(subscription, _, stream, first, last):
+                write(streamed.Skipped(now, name, subscription, stream or "", first, last))
             case client.InterestChanged(added, removed):
                 self._interest(node, added, removed)
+
+    def _proceed(self, node: ClientNode, life: int, subscription: EntryId) -> None:
+        """The program of a client has taken what came of the past of a subscription."""
+        if node.incarnation == life:
+            self.step(node, client.Proceed(subscription))
 
     def _interest(self, node: ClientNode, added: Sequence[Entry], removed: Sequence[Entry]) -> None:
         for entry in removed:
@@ -369,10 +402,13 @@ class World:
         node.demand.update(added, removed)
         if node.factory is not None:
             node.factory.update(added, removed)
+        for program in node.programs:
+            program.interest(added, removed)
         for entry in added:
             answer = () if node.past is None else node.past.answer(entry, self.now)
             if answer:
-                self.step(node, client.SendReplay(str(entry.id), answer))
+                past = ReplayEvent(tuple(batches_of(answer)), through={})
+                self.step(node, client.Inquire(self.new_id(node.name) or "", str(entry.id), past))
 
     # What clients do
 
@@ -381,20 +417,8 @@ class World:
         node = self.clients[name]
         if node.core is None:
             return False
-        now, write = self.now, self.trace.append
-        match command:
-            case client.Subscribe(id, where):
-                write(said.Subscribed(now, name, id, where.to_sql()))
-            case client.Unsubscribe(id):
-                write(said.Unsubscribed(now, name, id))
-            case client.Advertise(id, where):
-                write(said.Advertised(now, name, id, where.to_sql()))
-            case client.Unadvertise(id):
-                write(said.Unadvertised(now, name, id))
-            case client.Watch(id, where):
-                write(said.Watched(now, name, id, where.to_sql()))
-            case client.Unwatch(id):
-                write(said.Unwatched(now, name, id))
+        for event in said_of(command, name, self.now):
+            self.trace.append(event)
         self.step(node, command)
         return True
 
@@ -438,8 +462,11 @@ class World:
         node = self.clients[name]
         if node.core is None:
             node.incarnation += 1
-            node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation)
+            patience = PATIENCE * self.max_delay
+            node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation, history_seconds=patience)
             node.reader = None if node.reads is None else Reader(self, node, node.reads)
+            historian = None if node.archive is None else Historian(self, node, node.archive)
+            node.programs = [program for program in (node.reader, historian) if program is not None]
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.ClientUp(self.now, name))
@@ -452,6 +479,7 @@ class World:
         node = self.clients[name]
         if node.core is not None:
             node.core = node.reader = None
+            node.programs = []
             node.completed.clear()
             node.interests.clear()
             node.demand = Demand()

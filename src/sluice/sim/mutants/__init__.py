@@ -4,7 +4,19 @@ A check that finds no bug proves nothing. A mutant is a patch of one real functi
 until a check fails; the canaries must be caught on nearly every seed.
 """
 
-from sluice.sim.mutants import completeness, interest, leases, routing, streams
+from sluice.sim.mutants import completeness, interest, leases, replay, routing, streams
 from sluice.sim.mutants.mutant import MUTANTS, SEEDS, Caught, Mutant, hunt
 
-__all__ = ["MUTANTS", "SEEDS", "Caught", "Mutant", "completeness", "hunt", "interest", "leases", "routing", "streams"]
+__all__ = [
+    "MUTANTS",
+    "SEEDS",
+    "Caught",
+    "Mutant",
+    "completeness",
+    "hunt",
+    "interest",
+    "leases",
+    "replay",
+    "routing",
+    "streams",
+]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.client import session as sessions
-from sluice.client.session import Session, Taken
+from sluice.client.session import Session
+from sluice.client.taken import Taken
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.messages import Delivery, Kind
 from sluice.sim.mutants.mutant import Patch, mutant

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sluice.broker.broker import Broker
+from sluice.client.seam import Replayed
 from sluice.client.session import Session
-from sluice.protocol.batch import batches_of
 from sluice.protocol.interest import Demand, Factory
-from sluice.protocol.messages import Kind, ReplayEvent, Role
+from sluice.protocol.messages import Kind, ReplayEvent, Request, Role
 from sluice.protocol.route.table import Relevance, Table
 from sluice.sim.mutants.mutant import Patch, mutant
 from sluice.sim.mutants.routing import steer_without_waiting
@@ -53,10 +52,9 @@ def _() -> Patch:
     def make(original: Any) -> Any:
         def receive(self: Session, message: Any) -> None:
             original(self, message)
-            if isinstance(message, ReplayEvent):
-                others = [id for id in self.entries[Kind.SUBSCRIPTIONS] if id != message.subscription]
-                if others:
-                    original(self, replace(message, subscription=others[0]))
+            if isinstance(message, Request) and isinstance(message.question, ReplayEvent):
+                for id in self.entries[Kind.SUBSCRIPTIONS]:
+                    self._out += [Replayed(id, batch) for batch in message.question.batches if id != message.to]
 
         return receive
 
@@ -66,13 +64,16 @@ def _() -> Patch:
 @mutant("interest", "replay-delivered", "a replay reaches every subscriber as if it were new")
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def replay(self: Broker, message: ReplayEvent) -> None:
-            source = next(peer for peer, role in self.roles.items() if role == Role.BROKER)
-            self._publish([(source, batch) for batch in batches_of(message.notifications)])
+        def ask(self: Broker, peer: str, request: Request) -> None:
+            if isinstance(request.question, ReplayEvent):
+                source = next(peer for peer, role in self.roles.items() if role == Role.BROKER)
+                self._publish([(source, batch) for batch in request.question.batches])
+            else:
+                original(self, peer, request)
 
-        return replay
+        return ask
 
-    return Broker, "_replay", make
+    return Broker, "_ask", make
 
 
 @mutant("interest", "demand-stays", "who wants something no more still counts as demand")

@@ -4,10 +4,11 @@ from sluice.sim.scenario import register_scenario
 from sluice.sim.scenarios.completeness import Completeness
 from sluice.sim.scenarios.interest import Interest
 from sluice.sim.scenarios.leases import Leases
+from sluice.sim.scenarios.replay import Replay
 from sluice.sim.scenarios.routing import Routing
 from sluice.sim.scenarios.streams import Streams
 
-for scenario in (Routing(), Completeness(), Interest(), Leases(), Streams()):
+for scenario in (Routing(), Completeness(), Interest(), Leases(), Streams(), Replay()):
     register_scenario(scenario)
 
-__all__ = ["Completeness", "Interest", "Leases", "Routing", "Streams"]
+__all__ = ["Completeness", "Interest", "Leases", "Replay", "Routing", "Streams"]

@@ -7,6 +7,7 @@ readers and their brokers crash between a page and the note that it was read.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS
@@ -28,8 +29,6 @@ from sluice.sim.spec import ACKNOWLEDGED, LIVE, NO_DUPLICATE, PUBLISHED, STREAMS
 from sluice.sim.world import World
 
 SIZES = (1, 2, 2, 3, 3, 4, 5, 6)
-#: So long after everything is healed all has come to rest, in units of the longest delay: pauses after failures are over.
-REST = 40.0
 
 
 class Streams(Scenario):
@@ -37,10 +36,12 @@ class Streams(Scenario):
 
     name = "streams"
     says = "what was accepted is logged once and in order, and durable readers get all of it"
-    faults = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE, DISK_FULL, RETENTION)
+    faults: ClassVar[tuple[str, ...]] = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE, DISK_FULL, RETENTION)
     # What is sent again is held against what is advertised by then, so that `REFUSED` has nothing to say here.
     checks = (NO_DUPLICATE, PUBLISHED, WANTED, LIVE, ACKNOWLEDGED, *STREAMS)
     calm = 0.1
+    #: So long after everything is healed all has come to rest, in units of the longest delay: pauses after failures are over.
+    rest: ClassVar[float] = 40.0
 
     def plan(self, seed: int, choices: Choices) -> Plan:
         """Publishers and readers, and everything that can fail between them."""
@@ -105,5 +106,5 @@ class Streams(Scenario):
     def _rest(self, world: World) -> None:
         """Nothing moves any more, and nobody waits to try again."""
         world.settle()
-        world.run(world.now + REST * world.max_delay)
+        world.run(world.now + self.rest * world.max_delay)
         world.settle()

@@ -2,7 +2,8 @@
 
 Safety: `no-duplicate`, `published`, `wanted` (Def. 2.1, axioms (2) to (4)), `refused` and `refusing` (Def. 2.4),
 `eventually-safe` (Def. 2.3). Liveness: `live` (Def. 2.1 and 2.4), `acknowledged` and `complete` (axioms (5) and (6)), `cached`.
-Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.streams`.
+Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.streams`; the past
+and then what is live: `sluice.sim.spec.seams`.
 Which of them must hold depends on what may fail: see the groups below.
 
 >>> from sluice.sim.trace import Notified, Published, Subscribed, Trace
@@ -21,6 +22,7 @@ from sluice.sim.spec.delivery import ACKNOWLEDGED, CACHED, COMPLETE, LIVE
 from sluice.sim.spec.history import History
 from sluice.sim.spec.interest import INTEREST, REPLAY, TOLD
 from sluice.sim.spec.safety import EVENTUALLY_SAFE, NO_DUPLICATE, PUBLISHED, REFUSED, REFUSING, WANTED
+from sluice.sim.spec.seams import SEAM
 from sluice.sim.spec.streams import ACCEPTED, CAUGHT_UP, LOGGED, READ, ROOM, SETTLED, STORED_FIRST
 from sluice.sim.spec.violation import Check, Violation, check
 
@@ -37,7 +39,7 @@ STABILIZING: tuple[Check, ...] = (EVENTUALLY_SAFE, LIVE)
 #: All that holds if nothing but crashes and lost links happens.
 ALL: tuple[Check, ...] = (*SAFETY, *LIVENESS, *INTERESTS)
 
-CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS)}
+CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS, SEAM)}
 
 #: The axioms of Tanner and Mühl by their numbers.
 AXIOMS: dict[int, Check] = {2: NO_DUPLICATE, 3: PUBLISHED, 4: WANTED, 5: ACKNOWLEDGED, 6: COMPLETE}
@@ -65,6 +67,7 @@ __all__ = [
     "REPLAY",
     "ROOM",
     "SAFETY",
+    "SEAM",
     "SETTLED",
     "STABILIZING",
     "STORED_FIRST",

@@ -1,0 +1,28 @@
+"""What clients ask for and take back, as a trace tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sluice.client import session as client
+from sluice.sim import streamed
+from sluice.sim import trace as said
+
+
+def said_of(command: client.Command, name: str, now: float) -> Iterator[said.TraceEvent]:
+    """What a trace says of a command of a client; nothing of one that asks for nothing."""
+    match command:
+        case client.Subscribe(id, where, replay):
+            yield said.Subscribed(now, name, id, where.to_sql())
+            if replay is not None and replay.last is not None:
+                yield streamed.Wished(now, name, id, replay.last)
+        case client.Unsubscribe(id):
+            yield said.Unsubscribed(now, name, id)
+        case client.Advertise(id, where):
+            yield said.Advertised(now, name, id, where.to_sql())
+        case client.Unadvertise(id):
+            yield said.Unadvertised(now, name, id)
+        case client.Watch(id, where):
+            yield said.Watched(now, name, id, where.to_sql())
+        case client.Unwatch(id):
+            yield said.Unwatched(now, name, id)
