@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _up_parser(verbs)
     _client_parsers(verbs)
     _status_parser(verbs)
+    _doctor_parser(verbs)
     return parser
 
 
@@ -223,6 +224,12 @@ def _client_parsers(verbs: Any) -> None:
     command.add_subscribe_arguments(_verb(verbs, "subscribe", *said))
     said = (command.ADVERTISE_SUMMARY, command.ADVERTISE_DESCRIPTION, command.ADVERTISE_EXAMPLES)
     command.add_advertise_arguments(_verb(verbs, "advertise", *said))
+
+
+def _doctor_parser(verbs: Any) -> None:
+    from sluice.spark import doctor
+
+    doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
 
 
 def _simulate_parser(verbs: Any) -> None:
