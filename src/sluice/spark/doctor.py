@@ -25,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice import __version__
+import sluice
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
 
 if TYPE_CHECKING:
@@ -132,13 +132,15 @@ def _python() -> Iterator[Check]:
     try:
         installed = metadata.version("sluice")
     except metadata.PackageNotFoundError:
-        found = f"{__version__}, not installed, so that nothing says which packages it needs"
+        found = f"{sluice.__version__}, not installed, so that nothing says which packages it needs"
         yield Check("sluice", State.WRONG, found, f"{_INSTALL}, or pip install -e '.[spark]' in its folder")
         return
-    if installed == __version__:
+    if installed == sluice.__version__:
         yield Check("sluice", State.OK, installed)
     else:
-        yield Check("sluice", State.WRONG, f"{__version__}, but {installed} is installed", "take one off PYTHONPATH")
+        yield Check(
+            "sluice", State.WRONG, f"{sluice.__version__}, but {installed} is installed", "take one off PYTHONPATH"
+        )
 
 
 def _packages() -> Iterator[Check]:
@@ -260,12 +262,12 @@ def _worker(worker: dict[str, str | None]) -> Check:
         mend = f"run it with Python {_minor(ours)}: set PYSPARK_PYTHON"
         return Check(name, State.WRONG, f"Python {theirs}, and this is {ours}", mend)
     if worker["sluice"] is None:
-        mend = f"pip install 'sluice[spark]=={__version__}' there, or set PYTHONPATH there"
+        mend = f"pip install 'sluice[spark]=={sluice.__version__}' there, or set PYTHONPATH there"
         return Check(name, State.MISSING, f"Python {theirs}, without the package sluice", mend)
-    if worker["sluice"] != __version__:
-        mend = f"pip install 'sluice[spark]=={__version__}' there"
-        return Check(name, State.WRONG, f"sluice {worker['sluice']}, and this is {__version__}", mend)
-    return Check(name, State.OK, f"Python {theirs}, sluice {__version__}")
+    if worker["sluice"] != sluice.__version__:
+        mend = f"pip install 'sluice[spark]=={sluice.__version__}' there"
+        return Check(name, State.WRONG, f"sluice {worker['sluice']}, and this is {sluice.__version__}", mend)
+    return Check(name, State.OK, f"Python {theirs}, sluice {sluice.__version__}")
 
 
 def _minor(version: str) -> str:
