@@ -125,10 +125,15 @@ def _match_parser(verbs: Any) -> None:
         "\n"
         "Files end in .jsonl (or .ndjson), .csv or .parquet. A subscription has an id (an integer or a string)\n"
         "and a where; a notification is any record. Lines of a live pipe are answered as they arrive. A line that\n"
-        "cannot be read ends it with status 2; what was printed before are whole answers to earlier lines.",
+        "cannot be read ends it with status 2; what was printed before are whole answers to earlier lines.\n"
+        "\n"
+        "With --master Spark does it: NOTIFICATIONS are Parquet files, a directory of them or a Delta table,\n"
+        "SUBSCRIPTIONS a file, such a directory or table, or a saved matcher.",
         """  sluice match subscriptions.jsonl quotes.parquet
   sluice match subscriptions.csv quotes.jsonl --count
   tail -f quotes.jsonl | sluice match subscriptions.jsonl -
+  sluice match subscriptions.parquet archive --master 'local[*]' --count
+  sluice match subscriptions.parquet quotes.parquet --master spark://host:7077 --output deliveries
 
   subscriptions.jsonl:  {"id": 7, "where": "symbol = 'IBM' AND price > 120"}
   subscriptions.csv:    id,where
@@ -143,6 +148,10 @@ def _match_parser(verbs: Any) -> None:
         "--format",
         choices=("jsonl", "csv", "parquet"),
         help="of standard input (default: jsonl) and of names without a known ending",
+    )
+    parser.add_argument("--master", metavar="MASTER", help="match on Spark: local[*], spark://HOST:PORT, sc://HOST")
+    parser.add_argument(
+        "--output", metavar="DIR", help="with --master: write what each subscription gets to a directory of its own"
     )
     parser.set_defaults(run=_match)
 
@@ -398,6 +407,12 @@ def _obstacle(mine: Filter, theirs: Filter) -> str:
 def _match(arguments: argparse.Namespace) -> int:
     from sluice.files import InputError, Source, read_notifications
 
+    if arguments.master is not None:
+        from sluice.spark.matching.command import match_on_spark
+
+        return match_on_spark(arguments)
+    if arguments.output is not None:
+        raise SluiceError("--output is for matching on Spark: say --master too, or send the answers to a file with >")
     subscriptions = Source(arguments.subscriptions, arguments.format)
     notifications = Source(arguments.notifications, arguments.format)
     if subscriptions.is_stdin and notifications.is_stdin:

@@ -10,17 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sluice.spark.frames import read, subscribe
+    from sluice.spark.matching.destinations import write_per_subscriber
+    from sluice.spark.matching.live import LiveSubscriptions, TableSubscriptions, match_live, versions_of
+    from sluice.spark.matching.match import match
     from sluice.spark.session import register, session
 
 #: Where each public name lives.
 _ROOMS = {
+    "LiveSubscriptions": "sluice.spark.matching.live",
+    "TableSubscriptions": "sluice.spark.matching.live",
+    "match": "sluice.spark.matching.match",
+    "match_live": "sluice.spark.matching.live",
     "read": "sluice.spark.frames",
     "register": "sluice.spark.session",
     "session": "sluice.spark.session",
     "subscribe": "sluice.spark.frames",
+    "versions_of": "sluice.spark.matching.live",
+    "write_per_subscriber": "sluice.spark.matching.destinations",
 }
 
-__all__ = ["read", "register", "session", "subscribe"]
+__all__ = [
+    "LiveSubscriptions",
+    "TableSubscriptions",
+    "match",
+    "match_live",
+    "read",
+    "register",
+    "session",
+    "subscribe",
+    "versions_of",
+    "write_per_subscriber",
+]
 
 
 def __getattr__(name: str) -> Any:
