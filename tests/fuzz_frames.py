@@ -93,7 +93,8 @@ class Fuzzer:
     def message(self) -> Anything:
         """Any message, its fields as wild as they may be."""
         makers: tuple[Callable[[], Anything], ...] = (
-            lambda: Hello(PROTOCOL, Role(self.random.randrange(2)), self.name(), self.number(), self.number()),
+            lambda: Hello(PROTOCOL, self.role(), self.name(), self.number(), self.number(), token=self.name()),
+            lambda: Hello(PROTOCOL, self.role(), self.name(), self.number(), self.number()),
             lambda: Welcome(PROTOCOL, self.name(), self.number(), self.random.choice((None, 5)), 2.5),
             lambda: Bye(self.name(), self.generator.chance(0.5)),
             Ping,
@@ -122,6 +123,10 @@ class Fuzzer:
 
     def id(self) -> str:
         return f"{self.name()}/{self.random.randrange(5)}"
+
+    def role(self) -> Role:
+        """A client or a broker."""
+        return Role(self.random.randrange(2))
 
     def number(self) -> int:
         return self.random.choice((0, 1, 2, 3, 127, 128, 2**31, 2**32, 2**62 - 1, 2**63 - 1, 2**64 - 1))
