@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _up_parser(verbs)
     _client_parsers(verbs)
     _status_parser(verbs)
+    _pipeline_parser(verbs)
     _doctor_parser(verbs)
     return parser
 
@@ -239,6 +240,12 @@ def _doctor_parser(verbs: Any) -> None:
     from sluice.spark import doctor
 
     doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
+
+
+def _pipeline_parser(verbs: Any) -> None:
+    from sluice.spark.archive import command
+
+    command.add_arguments(_verb(verbs, "pipeline", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _simulate_parser(verbs: Any) -> None:

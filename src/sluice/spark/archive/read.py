@@ -157,9 +157,9 @@ class Group:
         return selection.of_rows(conformed(rows, schema))
 
 
-def groups(table: Table, file: File, selection: Selection) -> Iterator[Group]:
+def groups(archive: Path, file: File, selection: Selection) -> Iterator[Group]:
     """The row groups of a file that may hold something."""
-    path = table.path / file.path
+    path = archive / file.path
     with _explained(path):
         metadata = pq.read_metadata(path)
     for number in range(metadata.num_row_groups):
@@ -209,7 +209,7 @@ def _conformed(column: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Arra
 def in_order(table: Table, wanted: Sequence[File], selection: Selection) -> Iterator[pa.RecordBatch]:
     """What is wanted of some files, in the order of time."""
     for _, of_day in groupby(wanted, lambda file: file.day):
-        found = [group for file in of_day for group in groups(table, file, selection)]
+        found = [group for file in of_day for group in groups(table.path, file, selection)]
         yield from _swept(table.layout.schema, sorted(found, key=lambda group: group.first), selection)
 
 
@@ -244,7 +244,7 @@ def _last(table: Table, wanted: Sequence[File], selection: Selection, last: int)
     schema = table.layout.schema
     best = schema.empty_table()
     for _, of_day in groupby(sorted(wanted, key=lambda file: file.day, reverse=True), lambda file: file.day):
-        found = [group for file in of_day for group in groups(table, file, selection)]
+        found = [group for file in of_day for group in groups(table.path, file, selection)]
         for group in sorted(found, key=lambda group: group.last, reverse=True):
             if not last or (best.num_rows == last and group.last < best.column("_time")[0].as_py()):
                 break
