@@ -100,7 +100,7 @@ def changes(matcher: Matcher, table: pa.Table, sample: list[Record], limit_secon
     matching: list[float] = []
     end = time.perf_counter() + limit_seconds
     where = table["where"]
-    while len(adding) < CHANGES and time.perf_counter() < end:
+    while len(adding) < CHANGES and (not matching or time.perf_counter() < end):
         id, other = choice.randrange(size), choice.randrange(size)
         text = where[other].as_py()
         start = time.perf_counter()
