@@ -67,22 +67,21 @@ async def test_messages_come_in_order(authority: Authority) -> None:
 
 @played
 async def test_a_reason_is_heard_while_the_other_side_is_still_talking(authority: Authority) -> None:
+    """Whoever says goodbye has more to say than the other takes at once, and the other goes on talking meanwhile."""
     async with connected(authority) as (ours, theirs):
-
-        async def talk() -> None:
-            number = 1
-            while not ours.connection.closing:
-                ours.connection.send(batch(number))
-                number += 1
-                await asyncio.sleep(0)
-
-        talking = asyncio.ensure_future(talk())
-        await until(lambda: theirs.came)
+        ours.connection.pause_reading()
+        for number in range(1, 201):
+            theirs.connection.send(batch(number))
+        theirs.connection.flush()
         theirs.connection.close("you talk too much", is_final=True)
+        heard = theirs.connection.bytes_in
+        for number in range(1, 101):
+            ours.connection.send(batch(number))
+        await until(lambda: theirs.connection.bytes_in > heard)
+        ours.connection.resume_reading()
         await until(lambda: ours.lost is not None and theirs.lost is not None)
-        assert ours.came[-1] == Bye("you talk too much", is_final=True)
-        assert theirs.lost == "you talk too much"
-        await talking
+        assert len(ours.came) == 201 and ours.came[-1] == Bye("you talk too much", is_final=True)
+        assert theirs.lost == "you talk too much" and not theirs.came
 
 
 @played
