@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     _client_parsers(verbs)
     _status_parser(verbs)
     _pipeline_parser(verbs)
+    _compose_parser(verbs)
     _doctor_parser(verbs)
     return parser
 
@@ -240,6 +241,12 @@ def _doctor_parser(verbs: Any) -> None:
     from sluice.spark import doctor
 
     doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
+
+
+def _compose_parser(verbs: Any) -> None:
+    from sluice.spark.compose import command
+
+    command.add_arguments(_verb(verbs, "compose", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _pipeline_parser(verbs: Any) -> None:

@@ -14,9 +14,8 @@ Result = tuple[tuple[tuple[str, int], ...], int, float]
 
 def search(pattern: Pattern, history: Events[Event], watermark: int) -> list[Result]:
     """All results in the events of one key that are certain when nothing before the watermark can come any more."""
-    events = sorted(
-        {event.place: event for event in history if event.moment < watermark}.values(), key=lambda e: e.place
-    )
+    once = {(event.moment, event.stream, event.offset): event for event in history if event.moment < watermark}
+    events = [once[place] for place in sorted(once)]
     within = pattern.within_microseconds
     match pattern:
         case Sequence():

@@ -39,8 +39,8 @@ def histories(draw: st.DrawFn, pattern: Pattern) -> list[Event]:
     return [
         Event(
             time=SECOND * time + draw(st.sampled_from((0, 0, 0, 1, 999))),
-            stream=draw(st.sampled_from(("b1", "b2"))),
-            offset=offset,
+            stream=(stream := draw(st.sampled_from(("b1", "b2")))),
+            offset=100 - offset if stream == "b1" else offset,  # the order of offsets alone means nothing
             steps=tuple(sorted(draw(st.sets(st.integers(0, len(pattern.wheres) - 1), min_size=1)))),
             values={},
             number=float(draw(st.integers(1, 12))),
@@ -156,6 +156,15 @@ def test_a_change_is_told_once_for_each_crossing() -> None:
     numbers = (100.0, 109.0, 110.0, 115.0, 105.0, 112.0)
     told, _ = run(pattern, [[event(time, time + 1, 0, number=n)] for time, n in enumerate(numbers)], late_by=0)
     assert [(one.events[0].number, one.events[1].number) for one in told] == [(100.0, 110.0), (100.0, 112.0)]
+
+
+def test_each_absence_is_told_at_its_own_time() -> None:
+    pattern = Absence(name="a", first="a = 0", missing="a = 1", within="10s")
+    state, _ = arrive(State(), [event(time, time, 0) for time in (1, 5)], 0)
+    state, told = advance(pattern, state, 6 * SECOND)
+    assert not told and wake(pattern, state) == 11 * SECOND
+    state, told = advance(pattern, state, 12 * SECOND)
+    assert [one.ended for one in told] == [11 * SECOND] and wake(pattern, state) == 15 * SECOND
 
 
 def test_an_event_without_a_time_is_told() -> None:

@@ -204,8 +204,8 @@ def _step_count(pattern: Count, state: State, event: Event) -> tuple[State, Outc
 def _step_change(pattern: Change, state: State, event: Event) -> tuple[State, Outcomes]:
     told: Outcomes = []
     before = [each for (each,) in state.open]
-    lowest = min(reversed(before), key=lambda each: each.number, default=event)
-    highest = max(reversed(before), key=lambda each: each.number, default=event)
+    lowest = min(before, key=lambda each: each.number, default=event)
+    highest = max(before, key=lambda each: each.number, default=event)
     is_up = pattern.direction != "down" and (event.number - lowest.number) * 100 >= pattern.percent * lowest.number
     is_down = pattern.direction != "up" and (highest.number - event.number) * 100 >= pattern.percent * highest.number
     if is_up and not state.was_up:
