@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     _client_parsers(verbs)
     _status_parser(verbs)
     _pipeline_parser(verbs)
+    _history_parser(verbs)
     _compose_parser(verbs)
+    _statistics_parser(verbs)
     _doctor_parser(verbs)
     return parser
 
@@ -237,22 +239,34 @@ def _client_parsers(verbs: Any) -> None:
     command.add_advertise_arguments(_verb(verbs, "advertise", *said))
 
 
-def _doctor_parser(verbs: Any) -> None:
-    from sluice.spark import doctor
-
-    doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
-
-
 def _compose_parser(verbs: Any) -> None:
     from sluice.spark.compose import command
 
     command.add_arguments(_verb(verbs, "compose", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
+def _statistics_parser(verbs: Any) -> None:
+    from sluice.spark.traffic import command
+
+    command.add_arguments(_verb(verbs, "statistics", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+
+
 def _pipeline_parser(verbs: Any) -> None:
     from sluice.spark.archive import command
 
     command.add_arguments(_verb(verbs, "pipeline", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+
+
+def _history_parser(verbs: Any) -> None:
+    from sluice.spark.replay import command
+
+    command.add_arguments(_verb(verbs, "history", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+
+
+def _doctor_parser(verbs: Any) -> None:
+    from sluice.spark import doctor
+
+    doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
 
 
 def _simulate_parser(verbs: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from sluice import parse
 from sluice.broker import server as server_module
 from sluice.broker.server import Server
+from sluice.client.session import Publish
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_FRAME_BYTES
 from sluice.protocol.batch import Logged, Records
 from sluice.protocol.messages import (
@@ -438,3 +440,24 @@ async def test_a_broker_that_stops_leaves_no_connection_behind() -> None:
     bye = await end
     assert bye is not None and bye.reason == "b stops"
     assert not server.peers and not server._strangers
+
+
+@played
+async def test_the_times_of_a_log_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0]
+    monkeypatch.setattr(server_module.time, "time_ns", lambda: clock[0])
+    times = []
+    for start, ticks in ((0, (5_000_000, 3_000_000)), (2, (4_000_000, 7_000_000))):
+        async with running(data=tmp_path) as server:
+            eve = await Guest.of(server, "eve")
+            for number, clock[0] in enumerate(ticks, start + 1):
+                eve.step(Publish(Records.of("eve", number, [{"x": 5}])))
+                await until(partial(_has_logged, server, number))
+            await eve.leave()
+            assert server._store is not None
+            times = [batch.time_micros for batch in server._store.read(0)]
+    assert times == [5_000, 5_000, 5_000, 7_000], "neither from one to the next nor over a restart"
+
+
+def _has_logged(server: Server, offset: int) -> bool:
+    return server._store is not None and server._store.head == offset

@@ -120,7 +120,7 @@ def test_a_log_is_read_from_an_offset_on(address: str, capsys: pytest.CaptureFix
     assert main(["subscribe", "n = 2", "--from", "1", "--limit", "1", "--json", "--at", address]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told.pop("time").endswith("+00:00")
-    assert told == {"record": {"n": 2}, "publisher": "ann", "number": 2, "stream": "b", "offset": 2}
+    assert told == {"record": {"n": 2}, "publisher": "ann", "number": 2, "stream": "b", "offset": 2, "replayed": False}
 
 
 def test_a_durable_subscription_goes_on(address: str, capsys: pytest.CaptureFixture[str]) -> None:

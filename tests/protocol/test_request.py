@@ -34,9 +34,7 @@ def test_an_answer_goes_to_the_one_who_asked_and_once() -> None:
 
 def test_who_asks_for_a_stranger_is_told_so() -> None:
     requests = Requests("b")
-    assert ask(requests, "alice", "alice/1", "nowhere", None) == [
-        ("alice", "alice/1", "b knows no way to 'nowhere'")
-    ]
+    assert ask(requests, "alice", "alice/1", "nowhere", None) == [("alice", "alice/1", "b knows no way to 'nowhere'")]
     assert len(requests) == 0
 
 
@@ -47,7 +45,9 @@ def test_when_a_way_breaks_those_who_asked_through_it_are_told() -> None:
     ask(requests, "c", "carol/1", "b", None)
     ask(requests, "c", "carol/2", "e", "e")
     assert failures(requests.forget("c")) == [("alice", "alice/1", "the way from b through c broke: ask again")]
-    assert requests.answer("b", "carol/1") is None and requests.answer("e", "carol/2") is None, "nobody is there to hear it"
+    assert requests.answer("b", "carol/1") is None and requests.answer("e", "carol/2") is None, (
+        "nobody is there to hear it"
+    )
     assert requests.answer("e", "alice/2") == "alice"
 
 

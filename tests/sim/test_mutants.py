@@ -32,7 +32,14 @@ def test_each_is_caught(mutant: Mutant) -> None:
 
 def test_there_are_enough_of_them_in_every_scenario() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
-    assert {mutant.scenario for mutant in MUTANTS} == {"routing", "completeness", "interest", "leases", "streams", "replay"}
+    assert {mutant.scenario for mutant in MUTANTS} == {
+        "routing",
+        "completeness",
+        "interest",
+        "leases",
+        "streams",
+        "replay",
+    }
 
 
 @pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.is_canary], ids=lambda mutant: mutant.name)

@@ -124,6 +124,8 @@ class Server:
         self._security = Security.of(self.config)
         warm()
         self._store: Store | None = None
+        #: When something was last logged.
+        self._logged_micros = 0
         self._journal: Journal | None = None
         accepted: dict[Peer, int] = {}
         incarnation = time.time_ns() // 1_000_000
@@ -134,6 +136,7 @@ class Server:
             pending = self.config.memory_bytes // 4
             self._journal = Journal(self._store, max_pending_bytes=pending, stream=self.name, retention=retention)
             accepted, incarnation = self._store.accepted(), self._store.incarnation
+            self._logged_micros = self._store.latest_micros
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(self.name, core, incarnation, accepted)
@@ -472,7 +475,8 @@ class Server:
 
     def _log(self, batch: Batch, after: int) -> None:
         assert self._journal is not None
-        now_micros = time.time_ns() // 1_000
+        # The times of a log never go back, whatever the clock does: they put streams in order.
+        now_micros = self._logged_micros = max(time.time_ns() // 1_000, self._logged_micros)
         new = NewBatch(batch.publisher, after, batch.numbers[-1], len(batch), now_micros, b"".join(encode_batch(batch)))
         self._journal.submit(new, lambda result: self._logged(batch, now_micros, result))
         if self._journal.full:

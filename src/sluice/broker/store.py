@@ -311,6 +311,11 @@ class Store(StoreReader):
         self.incarnation += 1
 
     @property
+    def latest_micros(self) -> int:
+        """When the last batch that is held was logged; 0 if none is."""
+        return self._number("SELECT ifnull((SELECT time_micros FROM batch ORDER BY first DESC LIMIT 1), 0)")
+
+    @property
     def first(self) -> int:
         """The first offset that is still held; `head` + 1 if none is."""
         return self._first

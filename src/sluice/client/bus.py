@@ -31,7 +31,18 @@ from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Commit, Describe, Described, Failed, Forget, Question, Resume
+from sluice.protocol.messages import (
+    Commit,
+    Describe,
+    Described,
+    EntryId,
+    Failed,
+    Forget,
+    Question,
+    ReplayEvent,
+    Replaying,
+    Resume,
+)
 
 #: What every notification satisfies.
 EVERY = parse("true")
@@ -139,6 +150,17 @@ class Bus:
         """Who is interested in what matches, to be used with `async with`."""
         return Interest(self._engine, _parsed(where))
 
+    async def offer(self, subscription: EntryId, past: ReplayEvent) -> Replaying:
+        """Offers notifications of the past to the holder of a subscription, as histories do; returns how far it is then.
+
+        That takes as long as it does: the holder answers when it has room for more.
+        """
+        answer = await self._engine.ask(subscription, past, None)
+        if isinstance(answer, Failed):
+            raise RequestError(answer.reason)
+        assert isinstance(answer, Replaying)
+        return answer
+
     # --- ask ----------------------------------------------------------------------------------------------------------
 
     def fetch(
@@ -159,9 +181,24 @@ class Bus:
                 found[stream] = await bounds(self._engine, stream, EVERY, max_attempts=2)
         return found
 
-    def pages(self, stream: Peer, start: int, end: int, where: str | Subscription = "true") -> Pages:
+    def pages(
+        self,
+        stream: Peer,
+        start: int,
+        end: int,
+        where: str | Subscription = "true",
+        max_attempts: int | None = None,
+    ) -> Pages:
         """A range of a log as the broker gives it out, page by page, for programs that keep what they read elsewhere."""
-        return Pages(self._engine, stream, _parsed(where), after=start - 1, until=end - 1, page_bytes=MAX_PAGE_BYTES)
+        return Pages(
+            self._engine,
+            stream,
+            _parsed(where),
+            after=start - 1,
+            until=end - 1,
+            max_attempts=max_attempts,
+            page_bytes=MAX_PAGE_BYTES,
+        )
 
     async def describe(self, broker: Peer | None = None) -> dict[str, Any]:
         """A broker's account of itself, by default that of the one at the other end."""
@@ -174,7 +211,8 @@ class Bus:
     async def hold(self, name: str, stream: Peer, after: int) -> None:
         """Has a broker keep all that its log has after an offset, whatever its retention; returns when that is on disk.
 
-        A hold is a durable subscription of this name at that broker. It moves when it is asked for again, and ends with `forget`.
+        A hold is a durable subscription of this name at that broker. It moves when it is asked for again, and ends with
+        `forget`.
         """
         await self._asked(stream, Resume(name, EVERY.to_sql(), {stream: after}, holds=True))
         await self._asked(stream, Commit(name, {stream: after}))

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
+from sluice.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus
@@ -43,6 +44,9 @@ SUBSCRIBE_DESCRIPTION = """\
 Print every notification that matches, one line each, until Ctrl-C or --limit. Standard error tells from when on
 nothing is missed, and what may have been missed after a broken link.
 
+With --replay or --last a history is asked for the past first (`sluice history` is one); what is live follows it
+without a gap or a duplicate.
+
 With --durable the subscription is kept at the broker under a name, and goes on where it stopped. With --from the log of
 the broker at the other end is read from an offset on; it needs a data directory."""
 SUBSCRIBE_EXAMPLES = """\
@@ -50,6 +54,7 @@ SUBSCRIBE_EXAMPLES = """\
   sluice subscribe "price > 0" --json --limit 10
   sluice subscribe "price > 0" --from 1 --at sluice://broker.example:7470
   sluice subscribe "price > 0" --durable accounting
+  sluice subscribe "symbol = 'IBM'" --replay 2h --last 1000
 """
 ADVERTISE_SUMMARY = "say what will be published, and see who is interested"
 ADVERTISE_DESCRIPTION = """\
@@ -88,6 +93,9 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
     place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
+    past = parser.add_argument_group("the past")
+    past.add_argument("--replay", metavar="TIME", help="begin so far back: 90s, 15m, 2h, 3d")
+    past.add_argument("--last", metavar="N", type=_count, help="begin with the last so many, at most")
     parser.add_argument("--limit", metavar="N", type=_count, help="end after so many notifications")
     add_credentials(parser)
     parser.set_defaults(run=subscribe)
@@ -176,6 +184,10 @@ async def _publish_each(bus: Bus, source: Source, records: Iterable[tuple[int, A
 
 def subscribe(arguments: argparse.Namespace) -> int:
     """Prints what comes; 0 when as many have come as were asked for."""
+    if (arguments.replay or arguments.last) and (arguments.durable or arguments.start):
+        raise ConfigurationError(
+            "--replay and --last ask a history for the past: --durable and --from read logs instead"
+        )
     asyncio.run(_subscribe(arguments))
     return 0
 
@@ -190,7 +202,7 @@ async def _subscribe(arguments: argparse.Namespace) -> None:
         elif arguments.start is not None:
             subscription = bus.subscribe(arguments.where, start={await bus.broker(): arguments.start})
         else:
-            subscription = bus.subscribe(arguments.where)
+            subscription = bus.subscribe(arguments.where, replay=arguments.replay, last=arguments.last)
         async with subscription:
             await subscription.complete()
             print("complete: nothing is missed from here on", file=sys.stderr, flush=True)
@@ -222,6 +234,7 @@ def _line(event: Event, *, as_json: bool) -> str:
         "stream": event.stream,
         "offset": event.offset,
         "time": event.time,
+        "replayed": event.replayed,
     }
     return json.dumps(told, default=_json_value, ensure_ascii=False)
 

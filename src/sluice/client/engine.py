@@ -23,7 +23,7 @@ from sluice.client.link import Dial, Link
 from sluice.client.options import POLICIES, Options
 from sluice.client.publisher import Publisher
 from sluice.client.questions import ANSWER_SECONDS, Questions
-from sluice.client.seam import CaughtUp, Ended, Full, Missed, Phase, Replayed
+from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
 from sluice.client.session import (
     Command,
     Completed,
@@ -78,7 +78,7 @@ class Engine:
         name = options.name or f"client-{secrets.token_hex(6)}"
         # Every life of a name must tell its tables anew; an unused name has one life only.
         self._incarnation = time.time_ns() // 1_000_000 if self._named else 1
-        self.session = Session(name, incarnation=self._incarnation, published=0)
+        self.session = Session(name, incarnation=self._incarnation, published=0, history_seconds=HISTORY_SECONDS)
         self.link = Link(address, dial, self, options)
         self.publisher = Publisher(self.session, self._publish)
         self.questions = Questions(self.session.new_id, self.step)
@@ -140,8 +140,10 @@ class Engine:
                 return self.session.broker
             await self._changed.wait()
 
-    async def ask(self, to: Peer | None, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
-        """The answer of a broker, by default the one at the other end."""
+    async def ask(
+        self, to: Peer | EntryId | None, question: Question, timeout_seconds: float | None = ANSWER_SECONDS
+    ) -> Answer:
+        """The answer of a broker, by default the one at the other end, or of the holder of a subscription."""
         home = await self.home()
         return await self.questions.ask(to or home, question, timeout_seconds)
 

@@ -30,8 +30,10 @@ class Questions:
         self._step = step
         self._open: dict[EntryId, asyncio.Future[Answer | NoAnswer]] = {}
 
-    async def ask(self, to: Peer, question: Question, timeout_seconds: float = ANSWER_SECONDS) -> Answer:
-        """The answer of a broker."""
+    async def ask(
+        self, to: Peer | EntryId, question: Question, timeout_seconds: float | None = ANSWER_SECONDS
+    ) -> Answer:
+        """The answer of a broker, or of the holder of a subscription."""
         id = self._new_id()
         future: asyncio.Future[Answer | NoAnswer] = asyncio.get_running_loop().create_future()
         self._open[id] = future
