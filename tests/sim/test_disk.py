@@ -30,9 +30,9 @@ def test_a_disk_logs_what_follows_what_it_has() -> None:
     assert [each.first for each in disk.read(0, 4, 10**6)] == [1, 4]
     assert [each.first for each in disk.read(0, 4, 1)] == [1] == [each.first for each in disk.read(2, 3, 10**6)]
     assert [each.first for each in disk.read(3, 4, 10**6)] == [4] and not disk.read(4, 4, 10**6)
-    disk.trim(1)
+    disk.trim("b", 1)
     assert (disk.first, disk.head) == (4, 4)
-    disk.trim(5)
+    disk.trim("b", 5)
     assert (disk.first, disk.head) == (5, 4), "the offsets go on"
 
 
@@ -47,6 +47,21 @@ def test_a_disk_keeps_positions() -> None:
     disk.is_full = True
     assert not disk.note("r", {"c": 5})
     assert disk.resume(Resume("r", "true", {})) == Resumed("true", {"b": 3, "c": 4})
+
+
+def test_a_disk_keeps_what_is_held() -> None:
+    disk = Disk()
+    for number in range(1, 6):
+        disk.append(batch(number), number - 1, 1.0)
+    disk.resume(Resume("r", "true", {"b": 2}, holds=True))
+    disk.resume(Resume("s", "true", {"b": 0}))
+    disk.trim("b", 10)
+    assert disk.first == 3
+    disk.note("r", {"b": 4})
+    disk.trim("b", 1)
+    assert disk.first == 4
+    disk.trim("b", 10)
+    assert disk.first == 5
 
 
 def durable(seed: int = 0, reads: str | None = None) -> World:

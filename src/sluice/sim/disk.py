@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sluice.protocol import stream as streams
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import Failed, Resume, Resumed
 from sluice.protocol.wire import encode_batch
@@ -31,7 +32,7 @@ class LoggedBatch:
 class Disk:
     """What a broker has on its disk."""
 
-    __slots__ = ("_log", "_publishers", "first", "head", "is_full", "subscriptions")
+    __slots__ = ("_holders", "_log", "_publishers", "first", "head", "is_full", "subscriptions")
 
     def __init__(self) -> None:
         self._log: list[LoggedBatch] = []
@@ -43,6 +44,8 @@ class Disk:
         self.is_full = False
         #: For each durable subscription its filter, and how far it is in each stream.
         self.subscriptions: dict[str, tuple[str, dict[Peer, int]]] = {}
+        #: Those of them that hold the log.
+        self._holders: dict[str, None] = {}
 
     def accepted(self) -> dict[Peer, int]:
         """For each publisher the last number that is logged."""
@@ -76,9 +79,12 @@ class Disk:
                 found.append(batch)
         return found
 
-    def trim(self, batches: int) -> None:
-        """Lets the oldest batches go."""
-        del self._log[:batches]
+    def trim(self, stream: Peer, batches: int) -> None:
+        """Lets the oldest batches go, but none that somebody holds; the log is of this stream."""
+        kept = streams.keep_from(self.subscriptions[name][1].get(stream, 0) for name in self._holders)
+        while batches and self._log and (kept is None or self._log[0].last < kept):
+            del self._log[0]
+            batches -= 1
         self.first = self._log[0].first if self._log else self.head + 1
 
     def resume(self, question: Resume) -> Resumed | Failed:
@@ -87,6 +93,8 @@ class Disk:
             if self.is_full:
                 return Failed("the disk is full")
             self.subscriptions[question.name] = question.where, dict(question.start)
+            if question.holds:
+                self._holders[question.name] = None
         where, positions = self.subscriptions[question.name]
         return Resumed(where, dict(positions))
 

@@ -90,6 +90,7 @@ class ClientNode(Node):
         "deliveries",
         "demand",
         "factory",
+        "holds",
         "interests",
         "past",
         "programs",
@@ -123,6 +124,7 @@ class ClientNode(Node):
         self.factory: Factory[str] | None = None
         #: What it reads from every stream, and the program that does so while it is up; None: it reads none.
         self.reads: str | None = None
+        self.holds = False
         self.reader: Reader | None = None
         #: What it keeps of all streams, to replay it to those who wish for it; None: it keeps none.
         self.archive: Archive | None = None

@@ -191,6 +191,8 @@ class ClientPlan:
     at: str
     keeps_past: bool = False
     reads: str | None = None
+    #: Whether its broker keeps what it has not read.
+    holds: bool = False
     #: Whether it is a history of all streams.
     archives: bool = False
 
@@ -230,7 +232,9 @@ class Plan:
             world.add_link(a, b)
         for one in self.clients:
             offset, rate = self.clocks.get(one.name, (0.0, 1.0))
-            node = world.add_client(one.name, one.at, reads=one.reads, archives=one.archives, offset=offset, rate=rate)
+            node = world.add_client(
+                one.name, one.at, reads=one.reads, holds=one.holds, archives=one.archives, offset=offset, rate=rate
+            )
             if one.keeps_past:
                 node.past, node.factory = History(), Factory(SERVICES)
         # The clocks of clients count too, so what is promised is known only now; it comes first all the same.

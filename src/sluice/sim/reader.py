@@ -25,9 +25,10 @@ WAIT, PAUSE = 20.0, 3.0
 class Reader(Program):
     """One life of a durable reader."""
 
-    def __init__(self, world: World, node: ClientNode, where: str) -> None:
+    def __init__(self, world: World, node: ClientNode, where: str, holds: bool) -> None:
         super().__init__(world, node)
         self._where = where
+        self._holds = holds
         #: Whether it knows where to go on.
         self.is_open = False
         #: How far it has read each stream, and how far that is noted.
@@ -47,7 +48,7 @@ class Reader(Program):
     # --- its positions ------------------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
-        self._ask(self._node.broker, Resume(self._node.name, self._where, {}), self._resumed)
+        self._ask(self._node.broker, Resume(self._node.name, self._where, {}, self._holds), self._resumed)
 
     def _resumed(self, answer: Answer) -> None:
         if not isinstance(answer, Resumed):
@@ -57,6 +58,8 @@ class Reader(Program):
         self._done, self._noted = dict(answer.positions), dict(answer.positions)
         world = self._world
         world.trace.append(said.Opened(world.now, self._node.name, answer.where, dict(answer.positions)))
+        if self._holds:
+            world.trace.append(said.Held(world.now, self._node.name, self._node.broker))
         for stream in world.brokers:
             self._fetch(stream)
 

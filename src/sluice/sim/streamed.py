@@ -43,6 +43,15 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A durable reader knows that what it has not read of a stream is kept."""
+
+    at: float
+    client: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """A durable reader has got a publication and handled it."""
 
@@ -132,7 +141,9 @@ class DiskFree:
     broker: str
 
 
-Streamed = Accepted | Logged | Opened | Read | Missed | Noted | Wished | Past | Skipped | Trimmed | DiskFull | DiskFree
+Streamed = (
+    Accepted | Logged | Opened | Held | Read | Missed | Noted | Wished | Past | Skipped | Trimmed | DiskFull | DiskFree
+)
 
 
 def tell(event: Streamed) -> str:
@@ -149,6 +160,8 @@ def tell(event: Streamed) -> str:
         case Opened(_, client, where, positions):
             after = " ".join(f"{stream}:{offset}" for stream, offset in positions.items()) or "the beginning"
             return f"{client} reads {where} after {after}"
+        case Held(_, client, stream):
+            return f"{client} holds {stream}"
         case Read(_, client, stream, offset, publisher, number):
             return f"{client} reads {stream}:{offset}, {publisher}#{number}"
         case Missed(_, client, stream, first, last):

@@ -130,13 +130,17 @@ class World:
         at: str,
         *,
         reads: str | None = None,
+        holds: bool = False,
         archives: bool = False,
         offset: float = 0.0,
         rate: float = 1.0,
     ) -> ClientNode:
-        """A client with a link to its broker; `reads` is what it reads from the streams, a history `archives` them."""
+        """A client with a link to its broker; `reads` is what it reads from the streams, a history `archives` them.
+
+        A reader that `holds` has its broker keep what it has not read.
+        """
         node = self._new(ClientNode(name, at), offset, rate)
-        node.reads = reads
+        node.reads, node.holds = reads, holds
         node.archive = Archive() if archives else None
         self.clients[name] = node
         self.trace.append(said.Attached(self.now, name, at))
@@ -464,7 +468,7 @@ class World:
             node.incarnation += 1
             patience = PATIENCE * self.max_delay
             node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation, history_seconds=patience)
-            node.reader = None if node.reads is None else Reader(self, node, node.reads)
+            node.reader = None if node.reads is None else Reader(self, node, node.reads, node.holds)
             historian = None if node.archive is None else Historian(self, node, node.archive)
             node.programs = [program for program in (node.reader, historian) if program is not None]
             self._schedule_tick(node)
@@ -523,7 +527,7 @@ class World:
         """The oldest batches in the log of a broker are past their retention."""
         surroundings = self.brokers[name].surroundings
         if surroundings is not None:
-            surroundings.disk.trim(batches)
+            surroundings.disk.trim(name, batches)
             self.trace.append(streamed.Trimmed(self.now, name, surroundings.disk.first))
 
     def heal(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.sim.spec import ACCEPTED, CAUGHT_UP, LOGGED, READ, ROOM, SETTLED, STORED_FIRST, STREAMS, Check, check
-from sluice.sim.streamed import Accepted, DiskFree, DiskFull, Logged, Missed, Noted, Opened, Read, Trimmed
+from sluice.sim.streamed import Accepted, DiskFree, DiskFull, Held, Logged, Missed, Noted, Opened, Read, Trimmed
 from sluice.sim.trace import Attached, ClientDown, ClientUp, Notified, Published, Refused, Trace, TraceEvent
 
 START: list[TraceEvent] = [
@@ -128,6 +128,19 @@ def test_what_is_gone_need_not_be_read() -> None:
     events = [*START, *LATER, *gone, Read(8.0, "alice", "b", 3, "bob", 3), Noted(9.0, "alice", "b", 3)]
     assert says(READ, *events) == [] == says(CAUGHT_UP, *events)
     assert says(READ, *START, *LATER, gone[0], Missed(8.0, "alice", "b", 1, 3)) == ["not all of b:1 to 3 is gone"]
+
+
+def test_what_is_held_is_not_trimmed() -> None:
+    held = Held(0.6, "alice", "b")
+    opened, later = START[:3], START[3:]
+    unread = "alice holds b and has not read b:2"
+    assert says(READ, *opened, held, *later, Trimmed(3.0, "b", 2)) == [], "alice does not want the first one"
+    assert says(READ, *opened, held, *later, Trimmed(3.0, "b", 3)) == [unread]
+    assert says(READ, *opened, held, *later, READS, Trimmed(5.0, "b", 3)) == []
+    assert says(READ, *START, Trimmed(2.5, "b", 3), Held(2.7, "alice", "b"), Trimmed(3.0, "b", 3)) == [], (
+        "it was before"
+    )
+    assert says(READ, *opened, Held(0.6, "alice", "c"), *later, Trimmed(3.0, "b", 3)) == [], "it holds another"
 
 
 def test_a_reader_gets_all_there_is_in_the_end() -> None:

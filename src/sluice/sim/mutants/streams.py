@@ -7,6 +7,7 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.client.session import Session
+from sluice.protocol import stream as stream_module
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.intake import Intake
 from sluice.protocol.messages import Accepted, Fetch, Fetched, Halted, Notify, NotStored, Request, Store
@@ -176,6 +177,23 @@ def _() -> Patch:
         return fetch
 
     return Stream, "fetch", make
+
+
+@mutant("streams", "trims-what-is-held", "a log is trimmed as if nobody held it")
+def _() -> Patch:
+    return stream_module, "keep_from", lambda original: lambda read: None
+
+
+@mutant("streams", "trims-one-too-many", "the first publication that somebody holds is trimmed")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def keep_from(read: Any) -> int | None:
+            kept: int | None = original(read)
+            return None if kept is None else kept + 1
+
+        return keep_from
+
+    return stream_module, "keep_from", make
 
 
 @mutant("streams", "offsets-shifted", "of a batch that matches in part the first offsets are told", canary=True)

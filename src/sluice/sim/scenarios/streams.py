@@ -51,8 +51,11 @@ class Streams(Scenario):
         draft.options["readers"] = random.randint(1, 3)
         brokers, links, clients = draft.people()
         texts = ("true", *TEXTS)
+        holding = draft.random("holds")
         clients = tuple(
-            replace(one, reads=random.choice(texts)) if i < draft.options["readers"] else one
+            replace(one, reads=random.choice(texts), holds=holding.random() < 0.5)
+            if i < draft.options["readers"]
+            else one
             for i, one in enumerate(clients)
         )
         churn = draft.churn(clients)

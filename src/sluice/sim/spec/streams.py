@@ -165,7 +165,7 @@ def _room(history: History) -> Iterator[Violation]:
 class Reading:
     """What a durable reader has seen, over all of its lives."""
 
-    __slots__ = ("at", "noted", "opened", "seen")
+    __slots__ = ("at", "held", "noted", "opened", "seen")
 
     def __init__(self) -> None:
         #: The present life: how it began, None if it has not, and how far it is in each stream.
@@ -173,6 +173,8 @@ class Reading:
         self.at: dict[str, int] = {}
         #: The last position that it was told is on disk.
         self.noted: dict[str, int] = {}
+        #: The stream that is kept for it and the first offset that was held when it knew so, and what it reads of it.
+        self.held: tuple[str, int, str] | None = None
         #: Everything that it has read, or was told to be gone, in any life.
         self.seen: set[Place] = set()
 
@@ -200,6 +202,13 @@ class Readers:
                         self.readings[client].opened = None
                 case streamed.Opened(_, client):
                     yield from self._open(event, self.readings.setdefault(client, Reading()))
+                case streamed.Held(_, client, stream):
+                    reading = self.readings[client]
+                    assert reading.opened is not None
+                    if reading.held is None:
+                        reading.held = stream, self.logs.first.get(stream, 1), reading.opened.where
+                case streamed.Trimmed():
+                    yield from self._trimmed(event)
                 case streamed.Read(_, client):
                     yield from self._read(event, self.readings[client])
                 case streamed.Missed(_, client):
@@ -238,6 +247,15 @@ class Readers:
         yield from self._left_out(event, reading, stream, at, offset - 1)
         reading.at[stream] = max(at, offset)
         reading.seen.add((stream, offset))
+
+    def _trimmed(self, event: streamed.Trimmed) -> Iterator[Violation]:
+        for client, reading in self.readings.items():
+            if reading.held is not None and reading.held[0] == event.stream:
+                stream, first, where = reading.held
+                for logged in self.logs.wanted(where, stream, first - 1, event.first - 1):
+                    if (stream, logged.offset) not in reading.seen:
+                        says = f"{client} holds {stream} and has not read {stream}:{logged.offset}"
+                        yield Violation("read", event.at, says, (logged, event))
 
     def _missed(self, event: streamed.Missed, reading: Reading) -> Iterator[Violation]:
         if event.last >= self.logs.first.get(event.stream, 1):
@@ -285,5 +303,7 @@ ACCEPTED = Check("accepted", "what was accepted is on disk", _accepted)
 SETTLED = Check("settled", "a publisher hears what became of each publication", _settled)
 STORED_FIRST = Check("stored-first", "nobody is notified of what is not on disk", _stored_first)
 ROOM = Check("room", "nothing is refused while there is room", _room)
-READ = Check("read", "a reader leaves nothing out and goes back no further than to what was noted", _read)
+READ = Check(
+    "read", "a reader leaves nothing out, goes back no further than to what was noted, and keeps what it holds", _read
+)
 CAUGHT_UP = Check("caught-up", "a reader gets all there is", _caught_up)
