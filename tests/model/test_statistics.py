@@ -46,6 +46,7 @@ def traffic(seed: int) -> list[dict[str, Any]]:
 
 RECORDS = traffic(1)
 STATISTICS = Statistics.of(RECORDS)
+JOINED = Statistics.of(RECORDS[:500]).joined(Statistics.of(RECORDS[500:1500])).joined(Statistics.of(RECORDS[1500:]))
 FLAT = [attributes(record) for record in RECORDS]
 
 
@@ -202,6 +203,24 @@ def test_nested_records_are_known_by_dotted_names() -> None:
     statistics = Statistics.of([{"order": {"total": 5}}, {"order": {"total": 7}}])
     assert list(statistics.attributes) == ["order", "order.total"]
     assert statistics.share(parse("order.total > 6")) == 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_parts_joined_are_like_the_whole(seed: int) -> None:
+    """Of three unequal parts: three times the bound of one constraint."""
+    where = text(random.Random(seed))
+    assert JOINED.share(parse(where)) == pytest.approx(STATISTICS.share(parse(where)), abs=6 / STEPS), where
+
+
+def test_what_one_part_alone_has_is_not_lost() -> None:
+    assert JOINED.count == COUNT and Statistics.from_text(JOINED.to_text()) == JOINED
+    nothing = Statistics.of([])
+    assert nothing.joined(nothing) == nothing
+    assert nothing.joined(STATISTICS).share(parse("open")) == pytest.approx(STATISTICS.share(parse("open")))
+    both = Statistics.of([{"a": 1}]).joined(Statistics.of([{"b": "x"}, {"b": (1, 2)}, {"a": "one"}]))
+    assert both.share(parse("a = 1")) == both.share(parse("b = 'x'")) == both.share(parse("a = 'one'")) == 0.25
+    assert both.attributes["b"][Kind.MULTI] == Values(0.25)
 
 
 def damaged(change: Callable[[dict[str, Any]], object]) -> str:

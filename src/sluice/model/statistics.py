@@ -58,6 +58,10 @@ class Values:
         """The share of notifications whose value lies below a cut within the kind."""
         return 0.0 if len(cut) == 1 else self._curve.below(cut[1], cut[2])
 
+    def share_at(self, value: Scalar) -> float:
+        """The share of notifications with this very value."""
+        return max(0.0, self._curve.below(value, 1) - self._curve.below(value, 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -156,6 +160,26 @@ class Statistics:
         inside = kinds[Kind(cut[0])].below(cut) if cut[0] in kinds else 0.0
         return max(0.0, 1.0 - present) + before + inside
 
+    def joined(self, other: Statistics) -> Statistics:
+        """The statistics of the notifications of both; values that both have are not known, so `distinct` may be too low.
+
+        >>> old, new = Statistics.of([{"price": 1}, {"price": 2}]), Statistics.of([{"price": 2}, {}])
+        >>> both = old.joined(new)
+        >>> from sluice import parse
+        >>> both.count, both.share(parse("price = 2")), both.share(parse("price IS NULL"))
+        (4, 0.5, 0.25)
+        """
+        count = self.count + other.count
+        sides = [(one, one.count / count) for one in (self, other) if one.count]
+        found: dict[str, dict[Kind, Values]] = {}
+        for name in sorted({*self.attributes, *other.attributes}):
+            kinds = sorted({kind for one, _ in sides for kind in one.attributes.get(name, {})})
+            found[name] = {
+                kind: _joined([(one.attributes.get(name, {}).get(kind, _NONE), weight) for one, weight in sides])
+                for kind in kinds
+            }
+        return Statistics(count, found)
+
     # As a file
 
     def to_text(self) -> str:
@@ -205,6 +229,24 @@ def values_of(counts: Counter[Value], count: int) -> Values:
     return Values(
         total / count, len(counts), tuple((value, much / count) for value, much in frequent), tuple(quantiles)
     )
+
+
+def _joined(sides: Sequence[tuple[Values, float]]) -> Values:
+    """Values of one kind from several sides, each with its weight."""
+    share = sum(values.share * weight for values, weight in sides)
+    pool = sorted(
+        (value, values.share * weight / len(values.quantiles)) for values, weight in sides for value in values.quantiles
+    )
+    if not pool:
+        return Values(share)
+    heights = list(accumulate(much for _, much in pool))
+    last = len(pool) - 1
+    quantiles = [pool[min(last, bisect_left(heights, heights[-1] * i / STEPS))][0] for i in range(STEPS)]
+    known = dict.fromkeys(value for values, _ in sides for value, _ in values.frequent)
+    shares = {value: sum(values.share_at(value) * weight for values, weight in sides) for value in known}
+    frequent = sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))[:FREQUENT]
+    distinct = max(len(known), *(values.distinct for values, _ in sides))
+    return Values(share, distinct, tuple(frequent), (*quantiles, pool[-1][0]))
 
 
 class _Curve:
@@ -374,6 +416,7 @@ def _values(attribute: str, kind_name: str, found: object) -> Values:
     return Values(share, distinct, frequent, quantiles)
 
 
+_NONE = Values(0.0)
 #: What rounding may add to a sum of shares, and sketches to their counts.
 _SLACK = 0.01
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sluice.spark.matching.live import LiveSubscriptions, TableSubscriptions, match_live, versions_of
     from sluice.spark.matching.match import match
     from sluice.spark.session import register, session
+    from sluice.spark.traffic.statistics import statistics, updating_statistics
 
 #: Where each public name lives.
 _ROOMS = {
@@ -24,7 +25,9 @@ _ROOMS = {
     "read": "sluice.spark.frames",
     "register": "sluice.spark.session",
     "session": "sluice.spark.session",
+    "statistics": "sluice.spark.traffic.statistics",
     "subscribe": "sluice.spark.frames",
+    "updating_statistics": "sluice.spark.traffic.statistics",
     "versions_of": "sluice.spark.matching.live",
     "write_per_subscriber": "sluice.spark.matching.destinations",
 }
@@ -37,7 +40,9 @@ __all__ = [
     "read",
     "register",
     "session",
+    "statistics",
     "subscribe",
+    "updating_statistics",
     "versions_of",
     "write_per_subscriber",
 ]
