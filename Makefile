@@ -36,7 +36,7 @@ demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stop
 # Two things at a time, as most machines have two cores: first types and kernels, then the tests.
 test: ## lint, types, doctests, examples in the docs, and all tests
 	@$(MAKE) --no-print-directory --jobs=2 setup lint
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup
+	$(BIN)/python -m pytest --numprocesses=2
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff check .

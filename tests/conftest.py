@@ -3,8 +3,7 @@
 The suite is the same at every run. For a longer or a different one, set `SLUICE_EXAMPLES` (times as many examples) or
 `SLUICE_SEED` (other examples; the seed is printed on top of the report).
 
-`make test` has two workers (pytest-xdist), each with the next test that nobody has yet. Tests that share something costly are
-in one group, which one worker runs: all that use Spark, and modules that say so with `xdist_group`.
+`make test` has two workers (pytest-xdist). Any test may run beside any other one.
 """
 
 from __future__ import annotations
@@ -17,12 +16,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED = os.environ.get("SLUICE_SEED")
 EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
+
+#: What is in the names of files whose tests share something that is slow to start: a Spark, a network of processes.
+TOGETHER = ("spark", "tests/client/test_status.py")
 
 settings.register_profile(
     "sluice",
@@ -47,12 +51,16 @@ def pytest_report_header() -> str:
     return f"generated examples: {EXAMPLES}x, {'the fixed ones' if SEED is None else f'SLUICE_SEED={SEED}'}"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One Spark is enough, and it is slow to start: whoever wants it waits in one line."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+class Scheduling(LoadScopeScheduling):
+    """Gives each worker the next test that nobody has yet, and tests that belong together to one worker, first of all."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((group for group in TOGETHER if group in file), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,9 +22,6 @@ from sluice.client.status import Report, bytes_per_second, rates_of, survey, tab
 from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
 
-#: They share a network that runs.
-pytestmark = pytest.mark.xdist_group("status")
-
 
 def report(name: str, **changes: Any) -> dict[str, Any]:
     return {
