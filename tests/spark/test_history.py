@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sluice.errors import ParseError, SparkError
-from sluice.spark import history as history_module
+from sluice.spark import history
+from sluice.spark.archive.history import parts_of
 from sluice.spark.archive.read import files
-from sluice.spark.history import history, parts_of
 from tests.generate import Generator
 from tests.spark.shelf import START, Library, Place, logged, shelve
 
@@ -26,7 +26,7 @@ def places(frame: DataFrame) -> list[Place]:
 
 def test_history_is_what_matches(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sluice.spark.archive.files.ROW_GROUP", 4)
-    monkeypatch.setattr(history_module, "PART_ROWS", 6)
+    monkeypatch.setattr("sluice.spark.archive.history.PART_ROWS", 6)
     library = Library(tmp_path, 3)
     assert any(part.of > 1 for file in files(library.path) for part in parts_of(file))
     source = random.Random(2)

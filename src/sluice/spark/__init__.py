@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sluice.spark.archive.history import history
     from sluice.spark.frames import read, subscribe
     from sluice.spark.matching.destinations import write_per_subscriber
     from sluice.spark.matching.live import LiveSubscriptions, TableSubscriptions, match_live, versions_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "LiveSubscriptions": "sluice.spark.matching.live",
     "TableSubscriptions": "sluice.spark.matching.live",
+    "history": "sluice.spark.archive.history",
     "match": "sluice.spark.matching.match",
     "match_live": "sluice.spark.matching.live",
     "read": "sluice.spark.frames",
@@ -35,6 +37,7 @@ _ROOMS = {
 __all__ = [
     "LiveSubscriptions",
     "TableSubscriptions",
+    "history",
     "match",
     "match_live",
     "read",

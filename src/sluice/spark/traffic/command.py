@@ -103,7 +103,7 @@ def _count(arguments: argparse.Namespace) -> Statistics:
 
 def _rows(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     if arguments.archive is not None:
-        from sluice.spark.history import history
+        from sluice.spark.archive.history import history
 
         return history(spark, arguments.archive, arguments.where, since=arguments.since)
     from sluice.spark.frames import read
