@@ -136,8 +136,7 @@ def test_a_query_that_stops_in_the_middle(reader: Callable[[], DataFrame], tmp_p
     commits = sorted(int(file.name) for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdigit())
     (tmp_path / "checkpoint" / "commits" / str(commits[-1])).unlink()
     write(tmp_path / "in", 2, arriving[40:] + arriving[40:50])
-    write(tmp_path / "in", 3, late)
-    write(tmp_path / "in", 4, end)
+    write(tmp_path / "in", 3, late + end)
     with running(compose(reader(), PATTERNS, late_by=f"{LATE_BY}s"), into, tmp_path / "checkpoint") as query:
         query.processAllAvailable()
     rows = [row for batch in into.values() for row in batch]
