@@ -21,8 +21,8 @@ import pyspark
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 #: Longer than anything may take on a busy machine: whoever waits so long waits for something that does not come.
-PATIENCE_SECONDS = 120.0
-LOOK_SECONDS = 0.05
+PATIENCE_SECONDS = 300.0
+LOOK_SECONDS = 0.2
 #: A cluster within the driver's process tree: two executors with a core and so many megabytes each.
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 #: Memory is dear where the suite runs.
@@ -38,12 +38,13 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def environment() -> dict[str, str]:
-    """What every process of a cluster needs to know: where Spark, this Python and this source tree are."""
+def environment(work: Path) -> dict[str, str]:
+    """What every process of a cluster needs to know: where Spark, this Python and this source tree are, and where to work."""
     return {
         **os.environ,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(work),
         "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
@@ -60,8 +61,8 @@ class Process:
         with log.open("ab") as output:
             # A session of its own, so that it can be killed with its children and nobody else.
             self._process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd=ROOT,
-                start_new_session=True,
+                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=ROOT, start_new_session=True,
+                env=environment(log.parent / "work"),
             )  # fmt: skip
 
     @property

@@ -95,6 +95,17 @@ def test_a_task_that_is_run_again_goes_on_where_it_stopped(tmp_path: Path, rest:
     assert counts == Counter([*range(2_000), *range(10)])
 
 
+@pytest.mark.parametrize("rest", [None, [("odd", "1.5")]], ids=["columns", "records"])
+def test_a_publication_is_stored_whole(tmp_path: Path, rest: Any) -> None:
+    rows = table(2_000)
+    rows[17]["_rest"] = rest
+    publications = dealt(batches(rows), 300)
+    with brokers(tmp_path, "b1") as network, sluice.connect(network.at["b1"], "job-0") as bus:
+        publish(bus, publications, 1 << 32, PATIENCE_SECONDS)
+        stored = [batch for page in bus.pages("b1", 1, 2_001) for batch in page.batches]
+    assert [*map(len, stored)] == [*map(len, publications)] and stored[0].numbers[0] == 1 << 32
+
+
 def test_a_part_of_a_publication_is_no_publication(tmp_path: Path) -> None:
     with brokers(tmp_path, "b1") as network:
         with sluice.connect(network.at["b1"], "job-0") as bus:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.model.constraint import Atom, Constraint
-from sluice.model.ordered import Ordered, of_kind
+from sluice.model.ordered import Ordered, of_kind, union_of
 from sluice.model.values import Kind, Value, kind_of, name_sql
 
 
@@ -18,7 +18,7 @@ class IsNan(Atom):
     """The values that are NaN; of what is no number at all, nobody knows."""
 
     def domain(self) -> Ordered:
-        return of_kind(Kind.NUMBER).union(of_kind(Kind.NAN))
+        return union_of((of_kind(Kind.NUMBER), of_kind(Kind.NAN)))
 
     def hull(self) -> Ordered:
         return of_kind(Kind.NAN)
