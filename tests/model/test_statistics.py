@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sluice import parse
 from sluice.model.notification import attributes
-from sluice.model.ordered import between, equals
+from sluice.model.ordered import between, equals, one_of
 from sluice.model.statistics import FREQUENT, STEPS, Statistics, StatisticsError, Values
 from sluice.model.values import Kind
 
@@ -138,6 +138,21 @@ def test_few_values_leave_nothing_to_estimate() -> None:
             assert statistics.share_of("x", between(low, high)) == pytest.approx(expected)
 
 
+def test_a_value_that_is_not_frequent_is_one_of_the_others() -> None:
+    """A thousand values as frequent as each other: 256 are known, and the others share what is left."""
+    statistics = Statistics.of({"x": x} for x in range(0, 10_000, 10))
+    for x in (0, 3000, 9990):
+        assert statistics.share_of("x", equals(x)) == pytest.approx(0.001, rel=0.02)
+    assert statistics.share_of("x", equals(-10)) == statistics.share_of("x", equals(10_000)) == 0.0
+    assert statistics.share_of("x", one_of([3000, 5000])) == pytest.approx(0.002, rel=0.02)
+
+
+def test_what_two_boxes_have_in_common_counts_once() -> None:
+    both = STATISTICS.share(parse("price < 30 OR open"))
+    assert both == pytest.approx(counted("price < 30 OR open"), abs=0.02)
+    assert both < STATISTICS.share(parse("price < 30")) + STATISTICS.share(parse("open")) - 0.05
+
+
 def test_what_nothing_is_known_about_counts_as_everything() -> None:
     assert STATISTICS.share(parse("colour = 'red'")) == 1.0
     assert STATISTICS.share(parse("colour = 'red' AND open")) == STATISTICS.share(parse("open"))
@@ -183,6 +198,9 @@ def test_texts_with_a_long_common_beginning_are_told_apart() -> None:
     records = [{"url": f"https://example.org/pages/{i:05d}"} for i in range(5000)]
     share = Statistics.of(records).share(parse("url < 'https://example.org/pages/01250'"))
     assert share == pytest.approx(0.25, abs=2 / STEPS)
+    ends = Values(1.0, 5000, (), (records[0]["url"], records[-1]["url"]))
+    share = Statistics(5000, {"url": {Kind.STRING: ends}}).share(parse("url < 'https://example.org/pages/03750'"))
+    assert share == pytest.approx(0.75, abs=0.1), "texts go by their digits, which are not quite even"
 
 
 def test_a_file_says_the_same() -> None:
@@ -211,6 +229,15 @@ def test_parts_joined_are_like_the_whole(seed: int) -> None:
     """Of three unequal parts: three times the bound of one constraint."""
     where = text(random.Random(seed))
     assert JOINED.share(parse(where)) == pytest.approx(STATISTICS.share(parse(where)), abs=6 / STEPS), where
+
+
+def test_parts_count_by_their_size() -> None:
+    chance = random.Random(1)
+    few = Statistics.of({"x": chance.random()} for _ in range(500))
+    many = Statistics.of({"x": 10 + chance.random()} for _ in range(4500))
+    for both in (few.joined(many), many.joined(few)):
+        assert both.share(parse("x < 5")) == pytest.approx(0.1, abs=2 / STEPS)
+        assert both.share(parse("x < 10.5")) == pytest.approx(0.55, abs=0.03)
 
 
 def test_what_one_part_alone_has_is_not_lost() -> None:

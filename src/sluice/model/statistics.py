@@ -263,12 +263,10 @@ class _Curve:
         self._point = self._rest / max(1, values.distinct - len(frequent))
         self._knots: list[Any] = []
         self._heights: list[float] = []
+        last = len(values.quantiles) - 1
         for i, value in enumerate(values.quantiles):
-            is_end = i in (0, len(values.quantiles) - 1)
-            if self._is_frequent(value) and not is_end:
-                continue  # a quantile in the middle of a step says nothing about what is beside it
-            height = values.share * i / (len(values.quantiles) - 1) - self._stepped(value, 1) if i else 0.0
-            self._add(value, self._rest if is_end and i else height)
+            # Where the quantile lies within a step, the last one there is right: `_add` keeps that.
+            self._add(value, self._rest if i == last else values.share * i / last - self._stepped(value, 1))
 
     def _add(self, value: Any, height: float) -> None:
         height = min(self._rest, max(height, self._heights[-1] if self._heights else 0.0))
