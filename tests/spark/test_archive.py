@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +139,36 @@ def test_brokers_keep_what_is_not_archived(spark: SparkSession, network: Network
         left = {stream: range(head + 2, head + 3) for stream, head in start.items()}
         until(lambda: network.streams(bus) == left, "the logs are trimmed")
     assert numbers(archive) == [0, 1, 2, 3]
+
+
+def test_brokers_keep_what_is_being_archived(
+    spark: SparkSession, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = hold_all(network)
+    publish(network, [{"n": 0}])
+    fetched = Pipeline._fetched
+
+    def noticed(line: Pipeline, ranges: Sequence[Range]) -> list[Written]:
+        with network.connect() as bus:
+            assert bus.describe("b1")["log"]["holds"]["archive"] == start["b1"]
+        return fetched(line, ranges)
+
+    monkeypatch.setattr(Pipeline, "_fetched", noticed)
+    assert archive_all(spark, network, tmp_path / "archive") == 1
+
+
+def test_a_new_attribute_begins_a_new_file(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CHUNK_ROWS", 1)
+    monkeypatch.setattr("sluice.client.bus.MAX_PAGE_BYTES", 1)  # a page for each batch
+    first = hold_all(network)["b1"] + 1
+    for records in ([{"n": 0}, {"n": 1}], [{"n": 2}], [{"n": 3, "m": 1}], [{"n": 4}]):
+        publish(network, records)
+    table = Table.create(tmp_path / "archive", "true")
+    task = Task(network, str(table.path), "true", table.layout.attributes, (Range("b1", first, first + 5),))
+    written = fetch.write(task)
+    assert [file.rows for file in written.files] == [3, 2] and written.problem is None
+    assert written.attributes.names == ["n", "m"]
+    assert Written.from_text(written.to_text()) == written
 
 
 def test_what_is_lost_is_never_passed_over_in_silence(
