@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import sluice
 from sluice.client import durable as durable_module
 from sluice.client import reading as reading_module
+from sluice.client.reading import Pages
 from sluice.errors import ConfigurationError, RequestError
 from tests.broker.raw import directory, played, running, until
 from tests.client.test_bus import at, take
@@ -28,6 +30,12 @@ async def fill(bus: sluice.Bus, start: int, end: int) -> None:
     for n in range(start, end):
         await bus.publish({"n": n, "even": n % 2 == 0})
         await bus.flush()
+
+
+def read_in_short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page has a record or two, whoever reads."""
+    for module in (durable_module, reading_module):
+        monkeypatch.setattr(module, "Pages", partial(Pages, page_bytes=40))
 
 
 class Crash(Exception):
@@ -246,7 +254,7 @@ async def test_who_cannot_have_a_durable_subscription_is_told(tmp_path: Path) ->
 
 @played
 async def test_a_range_is_read_again_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "PAGE_BYTES", 40)
+    read_in_short_pages(monkeypatch)
     async with running(**directory(tmp_path, "b")) as server, sluice.connect(at(server)) as bus:
         await fill(bus, 0, 30)
         await bus.publish_arrow(pa.RecordBatch.from_pydict({"n": [30, 31], "even": [True, False]}))
@@ -271,7 +279,7 @@ async def test_a_range_is_read_again_page_by_page(tmp_path: Path, monkeypatch: p
 
 @played
 async def test_reading_waits_for_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "PAGE_BYTES", 40)
+    read_in_short_pages(monkeypatch)
     async with running(**directory(tmp_path, "b")) as server, sluice.connect(at(server)) as bus:
         await fill(bus, 0, 60)
         async with bus.subscribe("true", start="earliest") as feed:
