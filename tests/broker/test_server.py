@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -445,7 +446,7 @@ async def test_a_broker_that_stops_leaves_no_connection_behind() -> None:
 @played
 async def test_the_times_of_a_log_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
-    monkeypatch.setattr(server_module.time, "time_ns", lambda: clock[0])
+    monkeypatch.setattr(time, "time_ns", lambda: clock[0])
     times = []
     for start, ticks in ((0, (5_000_000, 3_000_000)), (2, (4_000_000, 7_000_000))):
         async with running(data=tmp_path) as server:

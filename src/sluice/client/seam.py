@@ -92,13 +92,14 @@ class Live:
     batch: Batch
 
 
-SeamNews = Replayed | Ended | CaughtUp | Live | Full | Missed
+#: What a program is told; `Live` is told with everything else that is live.
+SeamNews = Replayed | Ended | CaughtUp | Full | Missed
 
 
 class Voice(Protocol):
     """How a seam is heard: its session carries what it says."""
 
-    def say(self, news: SeamNews) -> None:
+    def say(self, news: SeamNews | Live) -> None:
         """Tells the program something."""
 
     def ask(self, to: Peer | None, question: Question) -> EntryId:
@@ -161,11 +162,12 @@ class Tail:
 class Seam:
     """The past and the present of one subscription."""
 
-    def __init__(self, id: EntryId, where: str, voice: Voice, history_seconds: float) -> None:
+    def __init__(self, id: EntryId, where: str, voice: Voice, history_seconds: float, page_bytes: int) -> None:
         self._id = id
         self._where = where
         self._voice = voice
         self._history_seconds = history_seconds
+        self._page_bytes = page_bytes
         self.phase = Phase.PAST
         #: Up to where the replay was taken.
         self._place: Place | None = None
@@ -387,7 +389,7 @@ class Seam:
             if tail.due <= now:
                 tail.keeps = True
                 tail.due = now + self._answer_seconds
-                tail.asked = self._voice.ask(stream, Fetch(tail.after, tail.head, self._where, PAGE_BYTES))
+                tail.asked = self._voice.ask(stream, Fetch(tail.after, tail.head, self._where, self._page_bytes))
                 return
 
     def _unread(self) -> list[tuple[Peer, Tail]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Live, Missed, Replayed, Seam, SeamNews
+from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
 from sluice.client.taken import Taken
 from sluice.errors import ProtocolError
 from sluice.model.subscription import Subscription
@@ -209,12 +209,8 @@ Upcall = (
     | PublishUnknown
     | PublishRefused
     | InterestChanged
-    | Replayed
-    | Ended
-    | CaughtUp
-    | Full
-    | Missed
     | Told
+    | SeamNews
 )
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
@@ -231,10 +227,11 @@ class Session:
         incarnation: int = 1,
         published: int | None = None,
         history_seconds: float = HISTORY_SECONDS,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self.name = name
-        #: How long a history may be silent before a subscription goes on without its past.
-        self._history_seconds = history_seconds
+        #: For subscriptions with a past: how long a history may be silent, and how much of a log to read at a time.
+        self._seam_limits = history_seconds, page_bytes
         self.broker: Peer | None = None
         #: Which of its lives this is: numbers of an earlier one are never used again.
         self._life = incarnation
@@ -353,7 +350,7 @@ class Session:
             raise ProtocolError(f"the id {entry.id!r} is taken by {held.where}: take that back first, or use a new id")
         self.entries[kind][entry.id] = entry
         if entry.replay is not None:
-            self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._history_seconds)
+            self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), *self._seam_limits)
         self._change(kind, [entry], [])
         self._pending[kind][entry.id] = self._exports[kind].version.sequence
 
@@ -578,7 +575,7 @@ class _Voice:
         self._session = session
         self._id = id
 
-    def say(self, news: SeamNews) -> None:
+    def say(self, news: SeamNews | Live) -> None:
         self._session._out.append(Delivered(news.batch, ((self._id,),)) if isinstance(news, Live) else news)
 
     def ask(self, to: Peer | None, question: Question) -> EntryId:

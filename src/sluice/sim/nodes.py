@@ -15,13 +15,19 @@ from sluice.client.session import Session
 from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Role
+from sluice.sim.historian import Archive, Historian
+from sluice.sim.reader import Reader
 
 if TYPE_CHECKING:
-    from sluice.sim.historian import Archive
     from sluice.sim.links import Direction
     from sluice.sim.program import Program
-    from sluice.sim.reader import Reader
     from sluice.sim.surroundings import Surroundings
+    from sluice.sim.world import World
+
+#: How long a history may be silent, in units of the longest delay of a link: it asks every stream before it speaks.
+PATIENCE = 200.0
+#: How much of a log a subscription reads at a time where its past meets what is live: little, so that much happens meanwhile.
+PAGE_BYTES = 60
 
 
 class Node(ABC):
@@ -134,3 +140,17 @@ class ClientNode(Node):
     @property
     def is_up(self) -> bool:
         return self.core is not None
+
+    def start(self, world: World) -> None:
+        """Begins a new life, with the programs that run on it."""
+        self.incarnation += 1
+        self.core = Session(
+            self.name,
+            lease=world.config.lease,
+            incarnation=self.incarnation,
+            history_seconds=PATIENCE * world.max_delay,
+            page_bytes=PAGE_BYTES,
+        )
+        self.reader = None if self.reads is None else Reader(world, self, self.reads, self.holds)
+        historian = None if self.archive is None else Historian(world, self, self.archive)
+        self.programs = [program for program in (self.reader, historian) if program is not None]

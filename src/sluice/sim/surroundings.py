@@ -23,6 +23,7 @@ from sluice.protocol.messages import (
     Event,
     Failed,
     Fetch,
+    Fetched,
     Forget,
     Kind,
     NotStored,
@@ -53,6 +54,7 @@ class Surroundings:
         self._world = world
         self._node = node
         self._random = Random(f"{world.seed}/disk/{node.name}")
+        self._reading = Random(f"{world.seed}/reading/{node.name}")
         self.disk = Disk()
         #: Grows with every crash: what was begun before is void.
         self._life = 0
@@ -103,7 +105,7 @@ class Surroundings:
         disk = self.disk
         found = Stream(self._node.name, disk.read).fetch(question, only(parsed(question.where)), disk.first, disk.head)
         if found.batches or found.missing or found.through < found.head or not question.wait_seconds:
-            self._answer(request, found)
+            self._read(request, found)
         else:
             self._parked[request.id] = replace(request, question=replace(question, after=found.through))
             self._world.later(self._world.now + question.wait_seconds, partial(self._end_wait, self._life, request.id))
@@ -120,6 +122,12 @@ class Surroundings:
         for request in parked.values():
             assert isinstance(request.question, Fetch)
             self._fetch(request, request.question)
+
+    def _read(self, request: Request, answer: Fetched) -> None:
+        """Answers when the log is read; what is stored meanwhile may be heard of before that."""
+        world = self._world
+        at = world.now + world.max_delay * SAY * self._reading.random()
+        world.call(at, partial(self._told, self._life, [Answered(Reply(request.id, answer))]))
 
     def _answer(self, request: Request, answer: Answer) -> None:
         self._say([Answered(Reply(request.id, answer))])

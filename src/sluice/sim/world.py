@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client import session as client
 from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
-from sluice.client.session import Session
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
 from sluice.protocol.interest import Demand, Factory
@@ -41,10 +40,9 @@ from sluice.protocol.messages import (
 from sluice.sim import streamed
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
-from sluice.sim.historian import Archive, Historian
+from sluice.sim.historian import Archive
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
-from sluice.sim.reader import Reader
 from sluice.sim.surroundings import Surroundings
 from sluice.sim.wishes import said_of
 
@@ -54,9 +52,6 @@ N = TypeVar("N", bound=Node)
 MESSAGE, UP, DOWN, TICK, CALL, LATER = range(6)
 #: Those that do not keep the network from being at rest: they only wait for time to pass.
 _WAITING = (TICK, LATER)
-
-#: How long a history may be silent, in units of the longest delay of a link: it asks every stream before it speaks.
-PATIENCE = 200.0
 
 #: What may happen to a message when it is sent: the ways along which it goes on, possibly none, possibly changed.
 Noise = Callable[[Direction, Message], Sequence[Message]]
@@ -465,12 +460,7 @@ class World:
         """A client comes up; it asks for nothing yet."""
         node = self.clients[name]
         if node.core is None:
-            node.incarnation += 1
-            patience = PATIENCE * self.max_delay
-            node.core = Session(name, lease=self.config.lease, incarnation=node.incarnation, history_seconds=patience)
-            node.reader = None if node.reads is None else Reader(self, node, node.reads, node.holds)
-            historian = None if node.archive is None else Historian(self, node, node.archive)
-            node.programs = [program for program in (node.reader, historian) if program is not None]
+            node.start(self)
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.ClientUp(self.now, name))

@@ -28,7 +28,7 @@ def _() -> Patch:
     return Seam, "_end", make
 
 
-@mutant("replay", "log-not-read", "what came between the replay and what is live is not read", canary=True)
+@mutant("replay", "log-not-read", "what came between the replay and what is live is not read")
 def _() -> Patch:
     def make(original: Any) -> Any:
         def fetched(self: Seam, stream: str, tail: Tail, page: Fetched) -> None:
@@ -95,15 +95,15 @@ def _() -> Patch:
 @mutant("replay", "no-seam-after-a-new-link", "after a broken link what is live goes on where it is by then")
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def unlinked(self: Seam) -> None:
-            tails = self._tails
-            original(self)
-            if tails is not None and all(tail.is_live for tail in tails.values()):
-                self._tails = tails
+        def completed(self: Seam, now: float) -> None:
+            original(self, now)
+            if self._looks > 1:
+                self._looking = None
+                self._tails = {stream: Tail(at, at, is_live=True) for stream, at in self.positions.items()}
 
-        return unlinked
+        return completed
 
-    return Seam, "unlinked", make
+    return Seam, "completed", make
 
 
 @mutant("replay", "any-part-of-the-past", "a part of the past is taken whether it follows what was taken or not")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sluice.sim import streamed
-from sluice.sim.plan import ClientPlan, Plan, Planned, Publish, StartClient, StopClient, Trim, Watch
+from sluice.sim.nodes import PATIENCE
+from sluice.sim.plan import ClientPlan, Plan, Planned, Publish, StartClient, StopClient, Subscribe, Trim, Watch
 from sluice.sim.scenario import (
     BROKER_CRASH,
     CLIENT_CRASH,
@@ -23,7 +24,7 @@ from sluice.sim.scenario import (
 from sluice.sim.scenarios.streams import Streams
 from sluice.sim.spec import ACCEPTED, LIVE, LOGGED, PUBLISHED, SEAM, STORED_FIRST, WANTED, Violation
 from sluice.sim.trace import Subscribed
-from sluice.sim.world import PATIENCE, World
+from sluice.sim.world import World
 
 SIZES = (1, 2, 2, 3, 3, 4, 5)
 
@@ -43,10 +44,12 @@ class Replay(Streams):
     def plan(self, seed: int, choices: Choices) -> Plan:
         """Publishers, subscribers that come and go, and one history or two."""
         draft = Draft(self, seed, choices)
-        random = draft.choose(brokers=SIZES, clients=(2, 5), actions=(20, 100))
+        random = draft.choose(brokers=SIZES, clients=(2, 5), actions=(40, 160))
         # What is published before an advertisement is known everywhere may pass those by who would want it.
         draft.options["advertisements"] = None
-        draft.options["publishing"] = random.choice((0.6, 0.8))
+        # Much is published while the past is on its way, which takes a few messages to and fro.
+        draft.options["publishing"] = random.choice((0.8, 0.9))
+        draft.options["pace"] = random.choice((0.2, 0.5, 1.0))
         draft.options["histories"] = random.choice((1, 1, 2))
         brokers, links, clients = draft.people()
         churn = draft.churn(clients, past=0.8)
@@ -55,6 +58,8 @@ class Replay(Streams):
             if isinstance(action, Publish):
                 more = tuple(churn.publish(action.client).record for _ in range(random.choice((0, 0, 1, 4))))
                 action = replace(action, more=more)
+            elif isinstance(action, Subscribe) and random.random() < 0.5:
+                action = replace(action, where="true")
             planned.append((at, action))
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
