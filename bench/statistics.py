@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for sheet in sheets(points):
         console.print(sheet.terminal())
     if not chosen.quick:
-        command = "python -m bench.statistics"
+        command = "make bench-statistics"
         (RESULTS / "statistics.md").write_text(page(points, command, chosen.subscriptions, chosen.notifications))
         draw(points, RESULTS / "statistics.svg")
     return 0 if lies_below(points, "independent") else 1

@@ -35,7 +35,7 @@ def test_the_verdict_follows_the_points() -> None:
 def test_a_page_and_a_plot_come_of_it(points: list[Point], tmp_path: Path) -> None:
     both = [*points, *(replace(one, market="dependent") for one in points)]
     assert len(sheets(both)) == 2
-    assert "perfect merging" in page(both, "python -m bench.statistics", 60, 400)
+    assert "perfect merging" in page(both, "make bench-statistics", 60, 400)
     draw(both, tmp_path / "plot.svg")
     first = (tmp_path / "plot.svg").read_bytes()
     draw(both, tmp_path / "plot.svg")
