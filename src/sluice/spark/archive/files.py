@@ -51,17 +51,19 @@ class DayFile:
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         if self._waiting_rows >= ROW_GROUP:
-            self._write_group()
+            self._write_groups(self._waiting_rows // ROW_GROUP * ROW_GROUP)
 
-    def _write_group(self) -> None:
-        if self._waiting:
+    def _write_groups(self, rows: int) -> None:
+        """Writes so many of the rows that wait."""
+        if rows:
             table = pa.Table.from_batches(self._waiting)
-            self._waiting, self._waiting_rows = [], 0
-            self._writer.write_table(table, row_group_size=ROW_GROUP)
+            self._writer.write_table(table.slice(0, rows), row_group_size=ROW_GROUP)
+            self._waiting = table.slice(rows).to_batches()
+            self._waiting_rows -= rows
 
     def close(self) -> NewFile:
         """Puts it on the disk."""
-        self._write_group()
+        self._write_groups(self._waiting_rows)
         self._writer.close()
         sync(self._path)
         return NewFile(

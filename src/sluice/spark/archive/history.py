@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of a file that one worker reads: larger files are read by several.
-PART_ROWS = 1 << 20
+PART_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
