@@ -57,17 +57,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def child(module: str, *arguments: str) -> dict[str, Any]:
-    """Runs a measuring module in a fresh process with one thread; raises ChildError if it does not answer."""
+def child(module: str, *arguments: str, seconds: float = PROCESS_SECONDS) -> dict[str, Any]:
+    """Runs a measuring module in a fresh process with one thread; raises ChildError if it does not answer in time."""
     places = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | machine.ONE_THREAD | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
     command = [sys.executable, "-m", module, *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROCESS_SECONDS, env=environment, cwd=ROOT, check=False
+            command, capture_output=True, text=True, timeout=seconds, env=environment, cwd=ROOT, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ChildError(f"not finished within {PROCESS_SECONDS:g} s") from None
+        raise ChildError(f"not finished within {seconds:g} s") from None
     if done.returncode:
         last = done.stderr.strip().splitlines()
         raise ChildError(f"ended with code {done.returncode}: {last[-1] if last else 'no message'}")

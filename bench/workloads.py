@@ -140,7 +140,7 @@ class Workload:
         ]
 
 
-def _zipf(rng: np.random.Generator, values: int, size: int | tuple[int, ...]) -> Ints:
+def zipf(rng: np.random.Generator, values: int, size: int | tuple[int, ...]) -> Ints:
     """Zipf's law with exponent 1: value k (from 0) has weight 1 / (k + 1)."""
     weight = 1 / np.arange(1, values + 1)
     return rng.choice(values, size=size, p=weight / weight.sum())
@@ -149,7 +149,7 @@ def _zipf(rng: np.random.Generator, values: int, size: int | tuple[int, ...]) ->
 def w1_subscriptions(size: int = SUBSCRIPTIONS) -> W1Subscriptions:
     """The first `size` subscriptions of W1."""
     rng, n, kept = np.random.default_rng(20260101), SUBSCRIPTIONS, slice(size)
-    symbol = _zipf(rng, 1000, n)[kept]
+    symbol = zipf(rng, 1000, n)[kept]
     low = np.round(50 - rng.uniform(0, 50, n)[kept], 2)
     high = np.round(50 + rng.uniform(0, 50, n)[kept], 2)
     has_exchange = rng.random(n)[kept] < 0.5
@@ -166,7 +166,7 @@ def w1_subscriptions(size: int = SUBSCRIPTIONS) -> W1Subscriptions:
 def w1_notifications() -> list[Record]:
     """The 10,000 quotes of W1."""
     rng, n = np.random.default_rng(20260102), NOTIFICATIONS
-    symbol = _zipf(rng, 1000, n).tolist()
+    symbol = zipf(rng, 1000, n).tolist()
     price = np.round(rng.uniform(0, 100, n), 2).tolist()
     volume = rng.integers(0, 10001, n).tolist()
     exchange = rng.integers(0, 10, n).tolist()
@@ -181,7 +181,7 @@ def w2_subscriptions(size: int = SUBSCRIPTIONS) -> W2Subscriptions:
     rng, n, kept = np.random.default_rng(20260201), SUBSCRIPTIONS, slice(size)
     count = rng.integers(3, 8, n)[kept]
     attribute = np.argsort(rng.random((n, 20))[kept], axis=1)[:, :7]
-    value = _zipf(rng, 100, (n, 7))[kept]
+    value = zipf(rng, 100, (n, 7))[kept]
     bounds = np.sort(rng.integers(0, 1001, (n, 7, 2))[kept], axis=2)
     return W2Subscriptions(count, attribute, value, bounds[..., 0], bounds[..., 1])
 
@@ -190,7 +190,7 @@ def w2_notifications() -> list[Record]:
     """The 10,000 records of W2, each with 15 of the 20 attributes."""
     rng, n = np.random.default_rng(20260202), NOTIFICATIONS
     chosen = np.sort(np.argsort(rng.random((n, 20)), axis=1)[:, :15], axis=1).tolist()
-    value = _zipf(rng, 100, (n, 20)).tolist()
+    value = zipf(rng, 100, (n, 20)).tolist()
     number = rng.integers(0, 1001, (n, 20)).tolist()
     return [
         {W2_ATTRIBUTES[a]: f"v{values[a]}" if W2_ATTRIBUTES[a] in W2_CATEGORICAL else numbers[a] for a in attributes}

@@ -32,7 +32,7 @@ def build(workload: str, formulation: str, subscriptions: Subscriptions) -> Runn
         case W1Subscriptions():
             make: dict[str, Callable[[Connection, W1Subscriptions], str]] = {
                 "nullable columns": _w1_nullable,
-                "sorted and encoded": _w1_encoded,
+                "sorted and encoded": w1_encoded,
             }
             query = make[formulation](connection, subscriptions)
         case W2Subscriptions():
@@ -79,7 +79,8 @@ def _w1_nullable(connection: Connection, subscriptions: W1Subscriptions) -> str:
         AND (s.volume IS NULL OR n.volume > s.volume)"""
 
 
-def _w1_encoded(connection: Connection, subscriptions: W1Subscriptions) -> str:
+def w1_encoded(connection: Connection, subscriptions: W1Subscriptions) -> str:
+    """Makes the table, and says the query for the pairs of a notification `i` and a subscription `id`."""
     table = columns.w1_encoded(subscriptions)
     connection.register("source", table)
     connection.execute("CREATE TYPE symbol AS ENUM (SELECT DISTINCT symbol FROM source ORDER BY symbol)")

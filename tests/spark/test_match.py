@@ -141,6 +141,26 @@ def test_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     assert counts(match(tmp_path, subscriptions, output="counts")) == {1: 1, 2: 2, 3: 1}
 
 
+def test_types_that_spark_has_otherwise(spark: SparkSession, tmp_path: Path) -> None:
+    """Nanoseconds are cut off, strings are strings however they are stored; what is a struct or an array stays one."""
+    columns = {
+        "t": pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns", "UTC")),
+        "s": pa.array(["a", "b"]).dictionary_encode(),
+        "u": pa.array(["x", None], pa.large_string()),
+        "o": pa.array([{"p": [1, 2]}, {"p": []}]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    rules = [
+        (1, "t >= TIMESTAMP '2023-11-14 22:13:20.123456'"),
+        (2, "s = 'b' OR u = 'x'"),
+        (3, "array_contains(o.p, 2)"),
+    ]
+    found = match(tmp_path / "a.parquet", rules)
+    assert pairs(found, "_row") == Counter({(1, 0): 1, (2, 0): 1, (2, 1): 1, (3, 0): 1})
+    assert found.where("subscription = 3").select("s", "u", "o.p").collect()[0] == ("a", "x", [1, 2])
+    assert counts(match(tmp_path / "a.parquet", rules, output="counts")) == {1: 1, 2: 2, 3: 1}
+
+
 def test_rows_of_the_pipeline(spark: SparkSession) -> None:
     """The shape that the source and the archive have: places before the attributes, and a map of what has no column."""
     records: list[dict[str, Any]] = [

@@ -186,7 +186,8 @@ def _in_columns(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, A
     for wanted in schema:
         place = batch.schema.get_field_index(wanted.name)
         if place >= 0:
-            columns.append(batch.column(place).cast(wanted.type))
+            # Spark has microseconds: finer digits are cut off, as they are in any notification.
+            columns.append(batch.column(place).cast(wanted.type, safe=not pa.types.is_timestamp(wanted.type)))
         elif constants.get(wanted.name) is not None:
             columns.append(pa.repeat(pa.scalar(constants[wanted.name]).cast(wanted.type), batch.num_rows))
         else:

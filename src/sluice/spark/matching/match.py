@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sluice.errors import ConfigurationError, MatcherError
+from sluice.files import InputError
 from sluice.spark.matching import index as indexes
 from sluice.spark.matching import work
 from sluice.spark.matching.files import ROW, Files
@@ -211,6 +213,14 @@ def _summed(blocks: DataFrame, index: Index) -> DataFrame:
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
+def _spark_fields(schema: pa.Schema) -> list[StructField]:
+    """The columns of files as Spark has them."""
+    try:
+        return from_arrow_schema(schema).fields
+    except PySparkException as error:
+        raise InputError(f"the files have a column that Spark cannot have: {error}") from error
+
+
 def _of_files(spark: SparkSession, files: Files, index: Index, output: Output, tasks: int | None) -> DataFrame:
     shares = files.shared_out(tasks or _TASKS_PER_CORE * cores(spark)) if files.pieces else []
     shards = range(index.shards)
@@ -220,9 +230,10 @@ def _of_files(spark: SparkSession, files: Files, index: Index, output: Output, t
         jobs = [(work.Count(index, shard, True), share) for shard in shards for share in shares]
         kind = from_arrow_schema(work.BLOCKS)
     else:
-        schema = files.schema
-        fields = from_arrow_schema(pa.schema([ROW, *schema])).fields
-        kind = StructType([*_delivery_fields(index, output, schema.names), *fields])
+        fields = _spark_fields(files.schema)
+        schema = to_arrow_schema(StructType(fields), timezone=spark.conf.get("spark.sql.session.timeZone"))
+        row = StructField(ROW.name, LongType())
+        kind = StructType([*_delivery_fields(index, output, schema.names), row, *fields])
         jobs = [(work.Match(index, shard, output == "lists"), share) for shard in shards for share in shares]
     numbers = spark.range(0, len(jobs), 1, max(1, len(jobs)))
     found = numbers.mapInArrow(work.OfFiles(tuple(jobs), schema), kind)

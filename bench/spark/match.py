@@ -1,0 +1,277 @@
+"""The bulk match on Spark against joins: ``python -m bench.spark.match``.
+
+Counting the matches of each subscription, for one and ten million quotes of W1 and up to a million subscriptions. Every
+contestant has a process of its own, one after the other, with the same files and the same cores; all counts are
+compared. A full run writes its tables, figures and plot to ``bench/results``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench import machine
+from bench.match import RESULTS, ChildError, child, say
+from bench.report import Sheet
+from bench.spark import data
+from bench.spark.child import BINNED, CONTESTANTS, DUCKDB, OURS, PLAIN
+
+#: Longest time for a contestant, preparation included.
+LIMIT_SECONDS = 1_500.0
+FULL = tuple((quotes, size) for quotes in (1_000_000, 10_000_000) for size in (10_000, 100_000, 1_000_000))
+QUICK = ((20_000, 1_000), (20_000, 2_000))
+#: Where two cores are measured against one.
+SCALED = (10_000_000, 100_000)
+#: Pairs of quote and subscription beyond which a contestant is not asked, and what it would do.
+MOST = {
+    PLAIN: (2 * 10**11, "compares every quote with every subscription of its symbol: more than ten minutes"),
+    BINNED: (10**12, "a hundred million bins to prepare"),
+    DUCKDB: (10**12, "makes every pair: more than ten minutes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One contestant on so many quotes and subscriptions."""
+
+    contestant: str
+    quotes: int
+    subscriptions: int
+    cores: int
+    status: str
+    reason: str = ""
+    prepare_seconds: float = 0.0
+    first_seconds: float = 0.0
+    seconds: float = 0.0
+    rounds: int = 0
+    matches: int = 0
+    digest: int = 0
+    memory: list[dict[str, int]] | None = None
+
+    @property
+    def case(self) -> tuple[int, int]:
+        """What was matched."""
+        return self.quotes, self.subscriptions
+
+
+@dataclass(slots=True)
+class SparkRun:
+    """Everything that one run found."""
+
+    command: str
+    started: str
+    load: tuple[float, float]
+    machine: dict[str, str]
+    figures: list[Figure] = field(default_factory=list)
+
+    def of(self, contestant: str, case: tuple[int, int], cores: int = 2) -> Figure | None:
+        """A figure that was measured."""
+        for figure in self.figures:
+            if (figure.contestant, figure.case, figure.cores, figure.status) == (contestant, case, cores, "ok"):
+                return figure
+        return None
+
+    def times(self, peer: Figure | None, case: tuple[int, int]) -> float | None:
+        """How many times as fast as a peer Sluice is."""
+        ours = self.of(OURS, case)
+        return peer.seconds / ours.seconds if ours and peer else None
+
+
+def measure(contestant: str, case: tuple[int, int], cores: int, rounds: int) -> Figure:
+    """One contestant; what went wrong is part of the figure."""
+    given = (contestant, *case, cores)
+    most, reason = MOST.get(contestant, (case[0] * case[1], ""))
+    if case[0] * case[1] > most:
+        return Figure(*given, "skipped", reason)
+    options = (contestant, str(case[0]), str(case[1]), "--cores", str(cores), "--rounds", str(rounds))
+    try:
+        return Figure(*given, "ok", **child("bench.spark.child", *options, seconds=LIMIT_SECONDS))
+    except ChildError as error:
+        return Figure(*given, "failed", str(error))
+
+
+def carry_out(cases: Sequence[tuple[int, int]], contestants: Sequence[str], rounds: int, command: str) -> SparkRun:
+    """Measures all contestants on all cases, and Sluice on one core too."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    versions = {name: metadata.version(name) for name in ("pyspark", "pandas", "deltalake")}
+    run = SparkRun(command, started, (os.getloadavg()[0], 0.0), machine.describe() | versions)
+    for quotes, subscriptions in cases:
+        data.quotes(quotes)
+        data.texts(subscriptions)
+    for case in cases:
+        for contestant in contestants:
+            run.figures.append(measure(contestant, case, 2, rounds))
+            tell(run.figures[-1])
+    if SCALED in cases and OURS in contestants:
+        run.figures.append(measure(OURS, SCALED, 1, rounds))
+        tell(run.figures[-1])
+    run.load = (run.load[0], os.getloadavg()[0])
+    return run
+
+
+def tell(figure: Figure) -> None:
+    """One line of progress."""
+    what = f"{figure.quotes:>10,} x {figure.subscriptions:>9,}  {figure.contestant:<17} {figure.cores} cores"
+    if figure.status == "ok":
+        say(f"{what} {figure.seconds:8.2f} s (first {figure.first_seconds:.2f} s)  {figure.matches:,} matches")
+    else:
+        say(f"{what} {figure.status}: {figure.reason}")
+
+
+def wrong(run: SparkRun) -> list[Figure]:
+    """Whoever did not find the same counts as the first on the same case."""
+    seen: dict[tuple[int, int], int] = {}
+    return [
+        figure
+        for figure in run.figures
+        if figure.status == "ok" and seen.setdefault(figure.case, figure.digest) != figure.digest
+    ]
+
+
+def sheets(run: SparkRun) -> list[Sheet]:
+    """All tables of a run."""
+    case = (1_000_000, 100_000)
+    targets = [
+        _target("1 M × 100 k against the plain join", 30, run.times(run.of(PLAIN, case), case)),
+        _target("1 M × 100 k against the hand-binned join", 3, run.times(run.of(BINNED, case), case)),
+        _target("10 M × 100 k, two cores against one", 1.7, run.times(run.of(OURS, SCALED, 1), SCALED)),
+    ]
+    differing = ", ".join(f"{figure.contestant} on {figure.case}" for figure in wrong(run))
+    targets.append(("counts", "the same for all", differing or "the same for all", "NO" if differing else "yes"))
+    found = [Sheet("Targets", ("target", "wanted", "found", "reached"), targets, words=4)]
+    rows = [
+        (
+            f"{figure.quotes:,}",
+            f"{figure.subscriptions:,}",
+            figure.contestant,
+            str(figure.cores),
+            *_numbers(figure),
+            _ratio(run.times(figure, figure.case)) if figure.contestant != OURS or figure.cores == 1 else "",
+        )
+        for figure in run.figures
+    ]
+    names = ("quotes", "subscriptions", "contestant", "cores", "seconds", "first", "prepared in", "quotes/s", "Sluice")
+    skipped = (f"{who}, more than {most:,} pairs, skipped: {reason}." for who, (most, reason) in MOST.items())
+    note = "Seconds: the median of the runs after the first; in brackets where the first was the only one."
+    found.append(Sheet("Counting matches per subscription", names, rows, " ".join([note, *skipped]), words=3))
+    found.append(_memory(run))
+    described = [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")]
+    described.append(("load before and after", f"{run.load[0]:.1f}, {run.load[1]:.1f}"))
+    found.append(Sheet("Machine", ("what", "which"), described, words=2))
+    return [sheet for sheet in found if sheet.rows]
+
+
+def _memory(run: SparkRun) -> Sheet:
+    largest = max(figure.subscriptions for figure in run.figures)
+    rows = [
+        (
+            f"{figure.quotes:,} × {figure.subscriptions:,}",
+            *(f"{each[name] / 2**20:,.0f}" for name in ("rss", "pss", "own")),
+        )
+        for figure in run.figures
+        if figure.memory and figure.subscriptions == largest
+        for each in figure.memory
+    ]
+    names = ("a worker after", "resident, MiB", "share of it, MiB", "its own, MiB")
+    note = "Resident counts pages that workers share in full; the share divides them among those who map them."
+    return Sheet("Memory of the Python workers", names, rows, note)
+
+
+def _target(what: str, wanted: float, found: float | None) -> tuple[str, str, str, str]:
+    if found is None:
+        return what, f"≥ {wanted:g}×", "not measured", "–"
+    return what, f"≥ {wanted:g}×", f"{found:.1f}×", "yes" if found >= wanted else "NO"
+
+
+def _numbers(figure: Figure) -> tuple[str, str, str, str]:
+    if figure.status != "ok":
+        return figure.status, "–", "–", "–"
+    seconds = f"{figure.seconds:.2f}" if figure.rounds else f"({figure.seconds:.2f})"
+    rate = f"{figure.quotes / figure.seconds:,.0f}"
+    return seconds, f"{figure.first_seconds:.2f}", f"{figure.prepare_seconds:.1f}", rate
+
+
+def _ratio(times: float | None) -> str:
+    return f"{times:.1f}× faster" if times else ""
+
+
+def plot(run: SparkRun, path: Path) -> None:
+    """Seconds of every contestant, case by case."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cases = list(dict.fromkeys(figure.case for figure in run.figures))
+    figure, axes = pyplot.subplots(figsize=(9, 4.5))
+    for place, contestant in enumerate(CONTESTANTS):
+        found = [run.of(contestant, case) for case in cases]
+        bars = [(at + 0.2 * (place - 1.5), one.seconds) for at, one in enumerate(found) if one is not None]
+        axes.bar([at for at, _ in bars], [seconds for _, seconds in bars], 0.2, label=contestant)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(cases)), [f"{quotes:,} quotes\n{size:,} subs" for quotes, size in cases], fontsize=8)
+    axes.set_ylabel("seconds")
+    axes.set_title("Counting matches per subscription, two cores (no bar: not measured)")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def write(run: SparkRun, directory: Path) -> None:
+    """The raw figures, the tables and the plot."""
+    directory.mkdir(parents=True, exist_ok=True)
+    raw: dict[str, Any] = asdict(run)
+    (directory / "spark-match.json").write_text(json.dumps(raw, indent=1) + "\n")
+    plot(run, directory / "spark-match.png")
+    head = (
+        "# Matching on Spark: Sluice and joins\n\nWritten by `make bench-spark`; what is measured and how is in "
+        "[the README](../README.md#spark), the raw figures are in [spark-match.json](spark-match.json).\n\n"
+        "![seconds of every contestant](spark-match.png)\n"
+    )
+    (directory / "spark-match.md").write_text("\n".join([head, *(sheet.markdown() for sheet in sheets(run))]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; 1 if counts differ."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = argparse.ArgumentParser(prog="python -m bench.spark.match", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
+    parser.add_argument("--cases", help="quotes x subscriptions, such as 1000000x100000,10000000x100000")
+    parser.add_argument("--contestants", help=f"some of {','.join(CONTESTANTS)}")
+    parser.add_argument("--rounds", type=int, default=5, help="timed runs (default: 5)")
+    parser.add_argument("--output", type=Path, metavar="DIRECTORY", help="write the results here")
+    options = parser.parse_args(given)
+    cases = QUICK if options.quick else FULL
+    if options.cases:
+        cases = tuple((int(a), int(b)) for a, b in (case.split("x") for case in options.cases.split(",")))
+    contestants = tuple(options.contestants.split(",")) if options.contestants else CONTESTANTS
+    start = time.perf_counter()
+    rounds = 1 if options.quick else options.rounds
+    run = carry_out(cases, contestants, rounds, shlex.join(["python", "-m", "bench.spark", "match", *given]))
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for sheet in sheets(run):
+        console.print(sheet.terminal())
+    full = (cases, contestants, rounds) == (FULL, CONTESTANTS, 5)
+    directory = options.output or (RESULTS if full else None)
+    if directory is not None:
+        write(run, directory)
+        say(f"written to {os.path.relpath(directory)}")
+    say(f"took {time.perf_counter() - start:.0f} s")
+    return 1 if wrong(run) or any(figure.status == "failed" for figure in run.figures) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
