@@ -7,6 +7,7 @@ asks the brokers which offsets they hold; nothing else is remembered anywhere bu
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ logger = logging.getLogger("sluice.spark")
 
 #: Rows that are handed to Spark together, about: each batch costs it some time, whatever its size.
 ROWS_TOGETHER = 65_536
+#: How often the brokers are asked what is new, at most: Spark would ask a hundred times a second.
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,7 @@ class StreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bus: BlockingBus | None = None
         self._homes: dict[Peer, str] = {}
         self._target: dict[Peer, range] | None = None
+        self._next_poll = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         """Nothing is read, and nothing is begun: where a stream begins is decided, and written down, with the first batch."""
@@ -270,6 +274,8 @@ class StreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(self._options.network, self._options.start, stream, held, default=held.start)
 
     def _held(self) -> dict[Peer, range]:
+        time.sleep(max(0.0, self._next_poll - time.monotonic()))
+        self._next_poll = time.monotonic() + POLL_SECONDS
         try:
             return self._ask()
         except (SluiceError, TimeoutError) as error:
