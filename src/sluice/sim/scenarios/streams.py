@@ -53,7 +53,7 @@ class Streams(Scenario):
         texts = ("true", *TEXTS)
         holding = draft.random("holds")
         clients = tuple(
-            replace(one, reads=random.choice(texts), holds=holding.random() < 0.5)
+            replace(one, reads=random.choice(texts), holds=holding.random() < 0.3)
             if i < draft.options["readers"]
             else one
             for i, one in enumerate(clients)
@@ -83,8 +83,8 @@ class Streams(Scenario):
                     (at + random.choice((0.5, 3.0, 10.0)) * random.random(), FreeDisk(name)),
                 ]
         if RETENTION in draft.options["faults"]:
-            for _ in range(random.choice((1, 2, 4))):
-                planned.append((random.uniform(0, end), Trim(random.choice(brokers), random.choice((1, 3, 10)))))
+            for _ in range(random.choice((2, 4, 8))):
+                planned.append((random.uniform(0, end), Trim(random.choice(brokers), random.choice((1, 3, 10, 30)))))
         return planned
 
     def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
