@@ -164,3 +164,8 @@ def test_a_schema_that_cannot_be(schema: pa.Schema, said: str) -> None:
 
 def test_the_shape_is_what_the_reference_says() -> None:
     assert Layout(pa.schema([("a", pa.int64())])).schema.names == [*META.names, "a", REST.name]
+
+
+def test_no_rows_at_all() -> None:
+    layout = Layout(pa.schema([("order", pa.struct([("x", pa.int64())])), ("tags", pa.list_(pa.string()))]))
+    assert layout.arrange(Records.of("alice", 1, [])).equals(layout.empty())

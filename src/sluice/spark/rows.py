@@ -211,7 +211,7 @@ def _struct(values: list[Any], kind: pa.StructType, path: str, rest: _Rest) -> p
         _column([None if value is None else value.get(field.name) for value in values], field, f"{path}.", rest)
         for field in kind
     ]
-    mask = pa.array([value is None for value in values])
+    mask = pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(parts, fields=[*kind], mask=mask)
 
 
