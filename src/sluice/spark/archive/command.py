@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.client.credentials import add_credentials, credentials_of
+from sluice.spark.stopping import stopping
 
 if TYPE_CHECKING:
     from sluice.client.blocking import BlockingBus
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     spark = session("sluice pipeline", arguments.master)
     try:
         # From here on, since Spark has its own idea of what a signal means when it starts.
-        with _stopping() as stop, network.connect() as bus:
+        with stopping() as stop, network.connect() as bus:
             pipeline = Pipeline(spark, network, arguments.archive, options)
             rows = _catch_up(pipeline, bus, stop) if arguments.once else _follow(pipeline, bus, stop, arguments.every)
         print(f"{rows:,} rows archived")
@@ -131,24 +131,6 @@ def _network(arguments: argparse.Namespace) -> Network:
     return Network(
         brokers, given["token"] or os.environ.get("SLUICE_TOKEN"), None if authority is None else str(authority)
     )
-
-
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Something that a first Ctrl-C sets, so that the batch under way is finished; a second one interrupts that too."""
-    stop = threading.Event()
-
-    def told(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _follow(pipeline: Pipeline, bus: BlockingBus, stop: threading.Event, every_seconds: float) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.client.credentials import add_credentials, credentials_of
+from sluice.spark.stopping import stopping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     spark = session("sluice compose", arguments.master)
     try:
         # From here on, since Spark has its own idea of what a signal means when it starts.
-        with _stopping() as stop, _checkpoint(arguments.checkpoint) as checkpoint:
+        with stopping() as stop, _checkpoint(arguments.checkpoint) as checkpoint:
             query = start(spark, rules, checkpoint, _options(arguments), arguments.start)
             try:
                 _follow(query, rules, stop)
@@ -144,24 +144,6 @@ def _checkpoint(given: str | None) -> Iterator[str]:
     else:
         with TemporaryDirectory(prefix="sluice-compose-", ignore_cleanup_errors=True) as folder:
             yield folder
-
-
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Something that Ctrl-C or SIGTERM sets; a second one interrupts what is under way."""
-    stop = threading.Event()
-
-    def told(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _follow(query: StreamingQuery, rules: Rules, stop: threading.Event) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sluice import Matcher
 from sluice.errors import MatcherError, SluiceError, StoreError
+from sluice.match.matcher import Matcher
 from sluice.spark.matching import index as indexes
 from sluice.spark.matching.index import Index
 
