@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ import sluice
 from sluice.errors import ConfigurationError, MatcherError, SluiceError
 from sluice.match import naive
 from sluice.protocol.batch import Records
-from sluice.spark.matching.index import BadSubscription
+from sluice.spark.matching.index import BadSubscription, Split, compiled, local, packed
 from sluice.spark.matching.match import match
+from sluice.spark.matching.subscriptions import table_of
+from sluice.spark.matching.work import Match
 from sluice.spark.rows import META, Layout, widened
 from tests.generate import SPARK_NAMES, Generator, batch_of
 
@@ -214,6 +218,19 @@ def test_a_large_index_is_split(spark: SparkSession, tmp_path: Path) -> None:
     assert shards[0] == 1 < shards[1]
     with pytest.raises(ConfigurationError, match="list of a notification needs the whole index"):
         match(frame, texts, output="lists", index_bytes_per_worker=100_000, index_directory=tmp_path)
+
+
+def test_an_index_that_was_shipped(spark: SparkSession, tmp_path: Path) -> None:
+    """Workers that cannot see the index where it was made find it where Spark has unpacked it."""
+    index = compiled(table_of([(1, "a > 3"), (2, "a > 5")]), Split(), tmp_path)
+    spark.sparkContext.addArchive(f"{packed(index)}#{index.name}")
+    shutil.move(index.path, tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="was not shipped"):
+        local(replace(index, path=str(tmp_path / "another")))
+    found = (
+        spark.range(10).selectExpr("id AS a").mapInArrow(Match(index, 0, as_lists=False), "subscription long, a long")
+    )
+    assert pairs(found, "a") == Counter((id, a) for id, low in ((1, 3), (2, 5)) for a in range(low + 1, 10))
 
 
 def test_an_index_is_compiled_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

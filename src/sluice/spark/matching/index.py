@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sluice import Matcher, parse
 from sluice.errors import ConfigurationError, MatcherError, SluiceError
+from sluice.match.matcher import Matcher
 from sluice.match.store import VERSION, load
+from sluice.model import parse
 
 #: Subscriptions that are compiled in one go, and after which the size of a shard is looked at.
 _CHUNK = 4_096
@@ -79,10 +80,6 @@ class Index:
     def id_type(self) -> pa.DataType:
         """The Arrow type of the ids."""
         return _read_ids(Path(self.path)).type if self.has_ids else pa.int64()
-
-    def at(self, path: str) -> Index:
-        """The same index in another place."""
-        return Index(path, self.starts, self.attributes, self.has_ids, self.bad)
 
 
 def compiled(table: pa.Table, split: Split, directory: Path, progress: Callable[[int], object] | None = None) -> Index:
@@ -212,7 +209,8 @@ def packed(index: Index) -> Path:
     if not file.exists():
         building = file.with_suffix(f".{os.getpid()}")
         with tarfile.open(building, "w") as archive:
-            archive.add(path, arcname=".")
+            for each in sorted(path.iterdir()):  # Spark refuses an entry for the directory itself
+                archive.add(each, arcname=each.name)
         building.rename(file)
     return file
 
@@ -224,7 +222,7 @@ class Shard:
     """A matcher, and the ids of what it matches."""
 
     def __init__(self, index: Index, number: int) -> None:
-        path = _local(index)
+        path = local(index)
         if index.has_ids:
             self.matcher = Matcher.open(path / str(number))
             first, last = index.starts[number : number + 2]
@@ -251,13 +249,13 @@ def shard(index: Index, number: int) -> Shard:
 
 def ids_between(index: Index, first: int, last: int) -> pa.Array:
     """The ids of subscriptions by their places in the index."""
-    path = _local(index)
+    path = local(index)
     if not index.has_ids:
         return pa.array(_slots(path)[first:last], pa.int64())
     return _read_ids(path).slice(first, last - first)
 
 
-def _local(index: Index) -> Path:
+def local(index: Index) -> Path:
     """Where the index is on this machine: where it was made, or where Spark has unpacked it."""
     if (Path(index.path) / (_ABOUT if index.has_ids else "state.json")).exists():
         return Path(index.path)
