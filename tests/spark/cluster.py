@@ -38,18 +38,27 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def environment(work: Path) -> dict[str, str]:
-    """What every process of a cluster needs to know: where Spark, this Python and this source tree are, and where to work."""
+def environment(folder: Path) -> dict[str, str]:
+    """What every process of a cluster needs to know: where Spark, this Python and this source tree are."""
     return {
         **os.environ,
-        "SPARK_HOME": str(HOME),
+        "SPARK_HOME": str(_home(folder)),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(work),
         "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+def _home(folder: Path) -> Path:
+    """A home of Spark in a folder: its executors work in there, and nobody else's do."""
+    home = folder / "spark"
+    home.mkdir(parents=True, exist_ok=True)
+    for part in HOME.iterdir():
+        if part.name != "work" and not (home / part.name).exists():
+            (home / part.name).symlink_to(part)
+    return home
 
 
 class Process:
@@ -62,7 +71,7 @@ class Process:
             # A session of its own, so that it can be killed with its children and nobody else.
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=ROOT, start_new_session=True,
-                env=environment(log.parent / "work"),
+                env=environment(log.parent),
             )  # fmt: skip
 
     @property
