@@ -161,9 +161,9 @@ def sheets(run: SparkRun) -> list[Sheet]:
         )
         for figure in run.figures
     ]
-    names = ("quotes", "subscriptions", "contestant", "cores", "seconds", "first", "prepared in", "quotes/s", "Sluice")
+    names = ("quotes", "subscriptions", "contestant", "cores", "seconds", "first", "prepared in", "quotes/s", "ratio")
     skipped = [f"Skipped, {contestant}: {reason}." for contestant, (_, reason) in SKIPPED.items()]
-    note = "Seconds: the median of the runs after the first; in brackets where the first was the only one."
+    note = "Seconds: the median of the runs after the first; in brackets where the first was the only one. Ratio: by Sluice's."
     found.append(Sheet("Counting matches per subscription", names, rows, " ".join([note, *skipped]), words=3))
     found.append(_memory(run))
     described = [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")]
@@ -203,7 +203,7 @@ def _numbers(figure: Figure) -> tuple[str, str, str, str]:
 
 
 def _ratio(times: float | None) -> str:
-    return f"{times:.1f}× faster" if times else ""
+    return "" if times is None else f"{times:.1f}×" if times >= 1 else f"{times:.2f}×"
 
 
 def plot(run: SparkRun, path: Path) -> None:
