@@ -80,7 +80,7 @@ def test_nobody_knows_a_broker_that_is_not_there() -> None:
     network.client("alice", "b0")
     id = ask(network, "alice", "b9")
     network.run()
-    assert told(network) == [("alice", id, "b0 knows no way to a broker named 'b9'")] and network.asked == []
+    assert told(network) == [("alice", id, "b0 knows no way to 'b9'")] and network.asked == []
     network.crash("b2")
     network.run()
     id = ask(network, "alice", "b2")
