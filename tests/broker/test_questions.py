@@ -85,7 +85,7 @@ def test_nobody_knows_a_broker_that_is_not_there() -> None:
     network.run()
     id = ask(network, "alice", "b2")
     network.run()
-    assert told(network) == [("alice", id, "b0 knows no way to a broker named 'b2'")]
+    assert told(network) == [("alice", id, "b0 knows no way to 'b2'")]
     network.broker("b2", "b1", incarnation=2)
     network.run()
     id = ask(network, "alice", "b2")
