@@ -24,11 +24,12 @@ from tests.spark.shelf import START, Library, logged, places, shelve
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Library]:
     folder = tmp_path_factory.mktemp("libraries")
-    return [Library(folder, seed) for seed in range(3)]
+    return [Library(folder, seed) for seed in range(2)]
 
 
-@pytest.fixture(autouse=True)
-def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=["spelt out", "coded"])
+def small_portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CODE_BYTES", 1_000_000 if request.param == "coded" else 0)
     monkeypatch.setattr("sluice.spark.archive.files.ROW_GROUP", 4)
     monkeypatch.setattr(reading, "MAX_ROWS", 5)
 
@@ -40,7 +41,7 @@ def test_what_is_read_is_what_matches(libraries: list[Library]) -> None:
         generator = Generator(source)
         everything = len(files(library.path))
         times = [time for time, _, _ in library.records]
-        for _ in range(30):
+        for _ in range(25):
             where = generator.filter() if source.random() < 0.9 else "true"
             since = source.choice(times) if source.random() < 0.4 else None
             until = source.choice(times) if source.random() < 0.4 else None

@@ -33,6 +33,8 @@ from sluice.spark.rows import REST, notifications
 
 #: Rows that are handed out together, about.
 MAX_ROWS = 64 * 1024
+#: A column that takes fewer bytes for a value has few values that repeat.
+CODE_BYTES = 4
 _ORDER = [("_time", "ascending"), ("_stream", "ascending"), ("_offset", "ascending")]
 _START, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -66,6 +68,11 @@ class Selection:
         matcher = Matcher()
         matcher.add(self.subscription)
         return matcher
+
+    @property
+    def looks_into_rows(self) -> bool:
+        """Whether a row may be unwanted for what is in it."""
+        return self._matcher is not None
 
     def wants(self, file: File) -> bool:
         """Whether a file may hold something that is wanted."""
@@ -150,11 +157,30 @@ class Group:
     last: datetime
 
     def rows(self, schema: pa.Schema, selection: Selection) -> pa.RecordBatch:
-        """The rows in here that are wanted."""
-        with _explained(self.path), pq.ParquetFile(self.path, metadata=self.metadata) as file:
-            table = file.read_row_group(self.number, use_threads=False)
-        [rows] = table.combine_chunks().to_batches() or [schema.empty_table().to_batches()]
-        return selection.of_rows(conformed(rows, schema))
+        """The rows in here that are wanted, with the columns of a schema."""
+        coded = self._coded() if selection.looks_into_rows else None
+        with (
+            _explained(self.path),
+            pq.ParquetFile(self.path, metadata=self.metadata, read_dictionary=coded) as file,
+        ):
+            [rows] = file.read_row_group(self.number, use_threads=False).combine_chunks().to_batches()
+        return conformed(selection.of_rows(rows), schema)
+
+    def _coded(self) -> list[str]:
+        """The columns whose values repeat: they are read as codes, and only what is wanted is spelt out."""
+        group, schema = self.metadata.row_group(self.number), self.metadata.schema
+        found = []
+        for place in range(group.num_columns):
+            column, kind = group.column(place), schema.column(place)
+            is_small = column.total_uncompressed_size < CODE_BYTES * column.num_values
+            if (
+                is_small
+                and column.has_dictionary_page
+                and kind.logical_type.type == "STRING"
+                and kind.path == kind.name
+            ):
+                found.append(kind.name)
+        return found
 
 
 def groups(archive: Path, file: File, selection: Selection) -> Iterator[Group]:
