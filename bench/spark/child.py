@@ -21,8 +21,8 @@ from bench.workloads import w1_subscriptions
 from sluice.spark.matching.match import match
 from sluice.spark.session import session
 
-OURS, PLAIN, BINNED, DUCKDB = "sluice", "plain join", "hand-binned join", "duckdb"
-CONTESTANTS = (OURS, PLAIN, BINNED, DUCKDB)
+OURS, PLAIN, BINNED, RUNNING, DUCKDB = "sluice", "plain join", "hand-binned join", "running counts", "duckdb"
+CONTESTANTS = (OURS, PLAIN, BINNED, RUNNING, DUCKDB)
 #: A first run that took longer is the only one.
 ONCE_SECONDS = 60.0
 
@@ -71,6 +71,8 @@ def _prepared(options: argparse.Namespace) -> Iterator[tuple[SparkSession | None
                 job = _ours(quotes, data.texts(options.subscriptions))
             case "plain join":
                 job = joins.plain_join(spark, quotes, w1_subscriptions(options.subscriptions))
+            case "running counts":
+                job = joins.running_counts(spark, quotes, w1_subscriptions(options.subscriptions))
             case _:
                 job = joins.binned_join(spark, quotes, w1_subscriptions(options.subscriptions))
         yield spark, job, time.perf_counter() - start

@@ -49,54 +49,86 @@ def plain_join(spark: SparkSession, quotes: Path, subscriptions: W1Subscriptions
 def binned_join(spark: SparkSession, quotes: Path, subscriptions: W1Subscriptions) -> Job:
     """By hand: quotes are counted in bins, and only those in a bin that a range ends in are compared one by one.
 
-    Bins are of a symbol and a price, in two widths, so that a range is few wide and few narrow ones; with a floor of
-    the volume they are cells of price and volume. A bin has a count for each exchange, of which a subscription adds up
-    those it lists.
+    Bins are of a symbol and a price, in two widths, so that a range is few wide and few narrow ones. A bin has a count
+    for each exchange, of which a subscription adds up those it lists.
     """
     rows = _Rows(subscriptions)
-    views = {
-        "node": rows.nodes(),
-        "node_edge": rows.price_edges(~subscriptions.has_volume, _fine),
-        "cell": rows.cells(),
-        "cell_edge": rows.price_edges(subscriptions.has_volume, _coarse),
-        "volume_edge": rows.volume_edges(),
-    }
-    for name, table in views.items():
-        frame = spark.createDataFrame(table)
-        if name in ("node", "cell"):
-            frame = frame.repartition(PARTITIONS, "key")  # as the bins will be: no shuffle when it runs
-        frame = frame.cache()
-        frame.count()
-        frame.createOrReplaceTempView(name)
-    spark.read.parquet(str(quotes)).createOrReplaceTempView("quote")
-    encoded = f"""
-        SELECT *, fine DIV {FINE_PER_COARSE} AS coarse, volume DIV {VOLUME_BIN} AS tall FROM (
-            SELECT price, volume, CAST(substring(symbol, 2) AS BIGINT) AS symbol,
-                CAST(substring(exchange, 2) AS INT) AS exchange, CAST(price * {FINE_PER_UNIT}D AS BIGINT) AS fine
-            FROM quote)"""
-    per_exchange = ", ".join(f"sum(IF(exchange = {x}, 1, 0)) AS n{x}" for x in range(10))
-    listed = " + ".join(f"IF(s.mask & {1 << x} != 0, b.n{x}, 0)" for x in range(10))
-    fits = "AND n.price BETWEEN s.low AND s.high AND s.mask & shiftleft(1, n.exchange) != 0"
+    _cache(spark, "node", rows.nodes(), "key")
+    _cache(spark, "node_edge", rows.price_edges(~subscriptions.has_volume, _fine))
     node, wide = f"symbol * {STRIDE} + fine", f"symbol * {STRIDE} + {STRIDE // 2} + coarse"
-    cell = f"(symbol * {STRIDE} + coarse) * 64 + tall"
-    query = f"""
-        WITH n AS ({encoded}),
-        node_bin AS (SELECT key, {per_exchange} FROM
-            (SELECT exchange, explode(array({node}, {wide})) AS key FROM n) GROUP BY key),
-        cell_bin AS (SELECT {cell} AS key, {per_exchange} FROM n GROUP BY {cell})
-        SELECT id, sum(part) AS count FROM (
-            SELECT /*+ SHUFFLE_HASH(b) */ s.id, sum({listed}) AS part FROM node s JOIN node_bin b ON s.key = b.key GROUP BY s.id
-            UNION ALL SELECT /*+ SHUFFLE_HASH(b) */ s.id, sum({listed}) FROM cell s JOIN cell_bin b
+    return _by_hand(
+        *(spark, quotes, rows, subscriptions),
+        f"""node_bin AS (SELECT key, {_PER_EXCHANGE} FROM
+            (SELECT exchange, explode(array({node}, {wide})) AS key FROM n) GROUP BY key)""",
+        f"""SELECT /*+ SHUFFLE_HASH(b) */ s.id, sum({_LISTED}) AS part FROM node s JOIN node_bin b
                 ON s.key = b.key GROUP BY s.id
             UNION ALL SELECT /*+ BROADCAST(s) */ s.id, count(*) FROM n JOIN node_edge s
-                ON n.symbol * {STRIDE} + n.fine = s.key {fits} GROUP BY s.id
+                ON n.symbol * {STRIDE} + n.fine = s.key {_FITS} GROUP BY s.id""",
+    )
+
+
+def running_counts(spark: SparkSession, quotes: Path, subscriptions: W1Subscriptions) -> Job:
+    """By hand, without a join where that is possible: quotes and ends of ranges are sorted together, and counted as they go by.
+
+    Sorted by price, the quotes before the high end of a range less those before its low end are those inside. There is
+    an order for each exchange of a symbol, and one for all of them.
+    """
+    rows = _Rows(subscriptions)
+    _cache(spark, "range_end", rows.ends())
+    return _by_hand(
+        *(spark, quotes, rows, subscriptions),
+        """passing AS (
+            SELECT explode(array(symbol * 11 + exchange, symbol * 11 + 10)) AS key, price, 1 AS place, 0 AS sign,
+                CAST(NULL AS INT) AS id FROM n
+            UNION ALL SELECT key, price, place, sign, id FROM range_end)""",
+        """SELECT id, sum(sign * before) AS part FROM (
+            SELECT id, sign, sum(IF(sign = 0, 1, 0)) OVER
+                (PARTITION BY key ORDER BY price, place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS before
+            FROM passing) WHERE sign != 0 GROUP BY id""",
+    )
+
+
+_PER_EXCHANGE = ", ".join(f"sum(IF(exchange = {x}, 1, 0)) AS n{x}" for x in range(10))
+_LISTED = " + ".join(f"IF(s.mask & {1 << x} != 0, b.n{x}, 0)" for x in range(10))
+_FITS = "AND n.price BETWEEN s.low AND s.high AND s.mask & shiftleft(1, n.exchange) != 0"
+
+
+def _by_hand(
+    spark: SparkSession, quotes: Path, rows: _Rows, subscriptions: W1Subscriptions, table: str, without_floor: str
+) -> Job:
+    """Counts subscriptions without a floor of the volume as told; for those with one, bins are cells of price and volume."""
+    _cache(spark, "cell", rows.cells(), "key")
+    _cache(spark, "cell_edge", rows.price_edges(subscriptions.has_volume, _coarse))
+    _cache(spark, "volume_edge", rows.volume_edges())
+    spark.read.parquet(str(quotes)).createOrReplaceTempView("quote")
+    cell = f"(symbol * {STRIDE} + coarse) * 64 + tall"
+    query = f"""
+        WITH n AS (
+            SELECT *, fine DIV {FINE_PER_COARSE} AS coarse, volume DIV {VOLUME_BIN} AS tall FROM (
+                SELECT price, volume, CAST(substring(symbol, 2) AS BIGINT) AS symbol,
+                    CAST(substring(exchange, 2) AS INT) AS exchange, CAST(price * {FINE_PER_UNIT}D AS BIGINT) AS fine
+                FROM quote)),
+        cell_bin AS (SELECT {cell} AS key, {_PER_EXCHANGE} FROM n GROUP BY {cell}),
+        {table}
+        SELECT id, sum(part) AS count FROM (
+            {without_floor}
+            UNION ALL SELECT /*+ SHUFFLE_HASH(b) */ s.id, sum({_LISTED}) FROM cell s JOIN cell_bin b
+                ON s.key = b.key GROUP BY s.id
             UNION ALL SELECT /*+ BROADCAST(s) */ s.id, count(*) FROM n JOIN cell_edge s
-                ON n.symbol * {STRIDE} + n.coarse = s.key {fits} AND n.volume > s.floor GROUP BY s.id
+                ON n.symbol * {STRIDE} + n.coarse = s.key {_FITS} AND n.volume > s.floor GROUP BY s.id
             UNION ALL SELECT /*+ BROADCAST(s) */ s.id, count(*) FROM n JOIN volume_edge s
                 ON n.symbol * {STRIDE} + n.tall = s.key AND n.coarse > s.first AND n.coarse < s.last
                 AND n.volume > s.floor AND s.mask & shiftleft(1, n.exchange) != 0 GROUP BY s.id)
         GROUP BY id HAVING count > 0"""
     return lambda: spark.sql(query).toArrow()
+
+
+def _cache(spark: SparkSession, name: str, table: pa.Table, key: str | None = None) -> None:
+    """A table in memory, partitioned by its key if it has one: as the bins will be, so that it is not shuffled again."""
+    frame = spark.createDataFrame(table)
+    frame = (frame if key is None else frame.repartition(PARTITIONS, key)).cache()
+    frame.count()
+    frame.createOrReplaceTempView(name)
 
 
 def _fine(price: npt.NDArray[np.float64]) -> Ints:
@@ -133,6 +165,17 @@ class _Rows:
         ]
         id, key = (np.concatenate(each) for each in zip(*parts, strict=True))
         return self._table(id, key)
+
+    def ends(self) -> pa.Table:
+        """Without a floor: where a range begins, before the quotes of that price, and where it ends, after them."""
+        any_exchange = self._mask == _ALL_EXCHANGES
+        wanted = np.column_stack([self._all.exchange, any_exchange]) & ~self._all.has_volume[:, None]
+        id, exchange = np.nonzero(wanted)
+        key = self._all.symbol[id] * 11 + exchange
+        both = {"id": np.tile(id.astype(np.int32), 2), "key": np.tile(key, 2)}
+        price = np.concatenate([self._all.low[id], self._all.high[id]])
+        place = np.repeat(np.array([0, 2], np.int32), len(id))
+        return pa.table({**both, "price": price, "place": place, "sign": place - np.int32(1)})
 
     def cells(self) -> pa.Table:
         """With a floor: the cells of wide price bins inside and of volume bins above the one of the floor."""
