@@ -10,6 +10,7 @@ import pytest
 from sluice.cli import main
 from sluice.sim import command
 from sluice.sim.mutants import MUTANTS, Mutant
+from sluice.sim.scenario import SCENARIOS
 from sluice.sim.trace import Trace
 from tests.terminal import at_terminal
 
@@ -33,7 +34,7 @@ def test_a_summary(simulate: Run) -> None:
     status, out, err = simulate("--runs", 2)
     assert (status, err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in out.splitlines())
-    assert lines["runs"] == "10" and lines["violations"] == "0"
+    assert lines["runs"] == str(2 * len(SCENARIOS)) and lines["violations"] == "0"
     assert lines["events"].endswith("a second)") and "of the bound" in lines["recovery"]
 
 
