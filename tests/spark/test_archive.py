@@ -47,6 +47,7 @@ def network(brokers: Brokers) -> Iterator[Network]:
     """How to reach them; their logs are empty, since nobody holds them any more."""
     reach = Network(tuple(map(str, brokers.addresses.values())))
     with reach.connect() as bus:
+        until(lambda: {*bus.describe()["brokers"]} == {*brokers.brokers}, "the brokers know each other")
         for name in brokers.brokers:
             for held in bus.describe(name)["log"]["holds"]:
                 bus.forget(held, name)

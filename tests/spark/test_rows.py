@@ -154,6 +154,7 @@ def test_columns_that_were_there_stay_and_new_ones_follow() -> None:
         (pa.schema([("_time", pa.int64())]), "'_time'"),
         (pa.schema([("a", pa.int64()), ("A", pa.int64())]), "upper and lower case"),
         (pa.schema([("a", pa.date32())]), "date32"),
+        (pa.schema([("a", pa.float32())]), "use boolean, a whole number, double"),
         (pa.schema([("a", pa.struct([("x", pa.decimal128(5, 2))]))]), "a.x"),
     ],
 )

@@ -137,7 +137,7 @@ _SCALARS: tuple[Callable[[pa.DataType], bool], ...] = (
 _TAKES: tuple[tuple[Callable[[pa.DataType], bool], frozenset[type]], ...] = (
     (arrow.is_boolean, frozenset({bool})),
     (arrow.is_integer, frozenset({int})),
-    (arrow.is_floating, frozenset({float, int})),
+    (arrow.is_float64, frozenset({float, int})),
     (arrow.is_string, frozenset({str})),
     (arrow.is_binary, frozenset({bytes})),
     (arrow.is_timestamp, frozenset({datetime})),
@@ -154,8 +154,8 @@ def _check_type(name: str, kind: pa.DataType) -> None:
         _check_type(name, kind.value_type)
     elif not any(test(kind) for test, _ in _TAKES):
         raise ConfigurationError(
-            f"column {name!r} is of type {kind}, which no value of a notification has: use boolean, a whole number, "
-            "float or double, string, binary, timestamp, an array or a struct"
+            f"column {name!r} is of type {kind}, which would change values or has none: use boolean, a whole number, "
+            "double, string, binary, timestamp, an array or a struct"
         )
 
 
