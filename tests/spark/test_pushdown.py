@@ -47,7 +47,7 @@ SCHEMA = from_arrow_schema(
     pa.schema(
         [
             *(("_stream", pa.string()), ("_offset", pa.int64()), ("_number", pa.int64())),
-            *(("n", pa.int64()), ("i", pa.int8()), ("d", pa.float64()), ("f", pa.float32()), ("s", pa.string())),
+            *(("n", pa.int64()), ("i", pa.int8()), ("d", pa.float64()), ("s", pa.string())),
             *(("b", pa.bool_()), ("y", pa.binary()), ("t", pa.timestamp("us", "UTC"))),
             ("o", pa.struct([("p", pa.int64()), ("q", pa.string())])),
             ("tags", pa.list_(pa.string())),
@@ -59,7 +59,6 @@ POOLS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("n",): (*SMALL, *LARGE),
     ("i",): SMALL,
     ("d",): (*map(float, SMALL), *FRACTIONS, *EXTREMES, *EDGES, NAN),
-    ("f",): FRACTIONS,
     ("s",): TEXTS,
     ("b",): (True, False),
     ("y",): BLOBS,
@@ -99,7 +98,6 @@ TEXT_OF: list[tuple[Filter, str | None, bool]] = [
     (Not(In(("s",), ("a", None))), None, False),
     (In(("s",), (None,)), None, False),
     (EqualTo(("d",), NAN), None, False),
-    (EqualTo(("f",), 0.5), None, False),
     (EqualTo(("t",), datetime(2026, 3, 1)), None, False),
     (EqualTo(("_stream",), "b1"), None, False),
     (EqualTo(("tags",), ["a"]), None, False),
