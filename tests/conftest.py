@@ -27,6 +27,8 @@ EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
 
 #: What is in the names of files whose tests share something that is slow to start: a Spark, a network of processes.
 TOGETHER = ("spark", "tests/client/test_status.py")
+#: These start clusters of their own, and need none of what the others share.
+ALONE = "faults"
 
 settings.register_profile(
     "sluice",
@@ -56,6 +58,8 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if ALONE in file:
+            return nodeid
         return next((group for group in TOGETHER if group in file), nodeid)
 
 
