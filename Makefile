@@ -36,7 +36,7 @@ demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stop
 # Two things at a time, as most machines have two cores: first types and kernels, then the tests.
 test: ## lint, types, doctests, examples in the docs, and all tests
 	@$(MAKE) --no-print-directory --jobs=2 setup lint
-	$(BIN)/python -m pytest --numprocesses=2
+	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff check .
@@ -62,6 +62,7 @@ bench-statistics: $(KERNELS) ## count what travels in vain, with and without sta
 	$(BIN)/python -m bench.statistics
 
 soak: $(KERNELS) ## generated filters against the plain oracle, simulated networks, fuzzed frames, a thousand killed brokers
+	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.soak
 	$(BIN)/sluice simulate --minutes 10
 	$(BIN)/python -m tests.fuzz_frames --minutes 2

@@ -41,7 +41,7 @@ def archived(archive: Path) -> int:
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+@pytest.mark.parametrize("kind", ["local-cluster", pytest.param("standalone", marks=pytest.mark.long)])
 def test_every_notification_is_archived_once(tmp_path: Path, kind: str) -> None:
     archive = tmp_path / "archive"
     with ExitStack() as stack:

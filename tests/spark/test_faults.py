@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import sluice
 from sluice.broker.supervise import Network
@@ -78,6 +79,7 @@ def commits(checkpoint: Path) -> list[Path]:
     return sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
 
 
+@pytest.mark.long
 def test_on_a_local_cluster(tmp_path: Path) -> None:
     survive(tmp_path, LOCAL_CLUSTER, Process.executors)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from sluice.errors import ProtocolError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
@@ -181,7 +182,8 @@ class Connection(asyncio.Protocol):
         # A peer that is still sending would see a reset, and not the reason, if its bytes were not taken.
         self._transport.resume_reading()
         if self._can_half_close:
-            self._transport.write_eof()
+            with suppress(OSError):  # the peer is gone already, and nobody has noticed yet
+                self._transport.write_eof()
         self._end = self._loop.call_later(self._heartbeat_seconds, self._transport.abort)
 
     @property
