@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sluice.model import types
+from sluice.errors import LimitError
+from sluice.model import parse, types
 from sluice.model.constraint import AllOf, Constraint, Negation
 from sluice.model.elements import Elements
 from sluice.model.filter import Filter
@@ -394,6 +395,20 @@ class Generator:
             case 9:
                 return self.item()
         return {name: self.anything(depth + 1) for name in self.random.sample(("p", "q", "r", "lat"), 2)}
+
+
+def generated(seed: int, count: int) -> list[str]:
+    """Filters that Spark can evaluate, none of them beyond a limit."""
+    generator = Generator(random.Random(seed), spark=True)
+    found: list[str] = []
+    while len(found) < count:
+        text = generator.filter()
+        try:
+            parse(text)
+        except LimitError:
+            continue
+        found.append(text)
+    return found
 
 
 def batch_of(records: Sequence[Record]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pytest
 
 import sluice
 from sluice.match import naive
-from tests.generate import SCHEMA, SPARK_NAMES, Generator, Record, batch_of
+from tests.generate import SCHEMA, SPARK_NAMES, Generator, Record, batch_of, generated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,19 +21,6 @@ SEED = int(os.environ.get("SLUICE_SEED", "1"))
 ROWS = 240
 #: Filters that one Spark job evaluates, each as a column of its own.
 AT_ONCE = 50
-
-
-def generated(seed: int, count: int) -> list[str]:
-    generator = Generator(random.Random(seed), spark=True)
-    found: list[str] = []
-    while len(found) < count:
-        text = generator.filter()
-        try:
-            sluice.parse(text)
-        except sluice.LimitError:
-            continue
-        found.append(text)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from sluice.spark.matching.match import match
 from sluice.spark.matching.subscriptions import table_of
 from sluice.spark.matching.work import Match
 from sluice.spark.rows import META, Layout, widened
-from tests.generate import SPARK_NAMES, Generator, batch_of
+from tests.generate import SPARK_NAMES, Generator, batch_of, generated
 
 Pairs = Counter[tuple[Any, Any]]
 
@@ -38,24 +38,12 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None]:
     patch.undo()
 
 
-def generated(count: int, seed: int) -> list[str]:
-    generator, found = Generator(random.Random(seed), spark=True), list[str]()
-    while len(found) < count:
-        text = generator.filter()
-        try:
-            sluice.parse(text)
-        except sluice.LimitError:
-            continue
-        found.append(text)
-    return found
-
-
 def records(count: int, seed: int) -> list[dict[str, Any]]:
     generator = Generator(random.Random(seed), spark=True)
     return [generator.record() for _ in range(count)]
 
 
-TEXTS, ROWS = generated(60, 5), records(120, 7)
+TEXTS, ROWS = generated(5, 60), records(120, 7)
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,15 @@ EVENT_BITS = 28
 
 
 @njit(cache=True)
+def end_of_run(tasks, start, count):
+    """Where the tasks of the same group end."""
+    end = start
+    while end < count and tasks[end] >> EVENT_BITS == tasks[start] >> EVENT_BITS:
+        end += 1
+    return end
+
+
+@njit(cache=True)
 def _scan_group(mem, m32, group, upper, lower, row, bits, picked, out, candidates, cursor, event):
     """Writes the rows of a group that match: slots to `out`, or (event, entry) to `candidates` if Python must look."""
     if not has_values(mem, group, upper, row):

@@ -26,7 +26,7 @@ from sluice.match.layout import (
 )
 from sluice.match.leaves import in_list
 from sluice.match.pointers import int32s, int64s, uint8s
-from sluice.match.scan import EVENT_BITS
+from sluice.match.scan import EVENT_BITS, end_of_run
 
 EVENTS = (1 << EVENT_BITS) - 1
 
@@ -37,7 +37,7 @@ def survey(heap, tasks, count, often):
     mem, todo, times = int64s(heap), int64s(tasks), int64s(often)
     first = most = 0
     while first < count:
-        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, count)
+        group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, count)
         most = max(most, last - first)
         for c in range(0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]):
             if mem[group + G_FIELDS + c] & 3 == RANGE:
@@ -74,7 +74,7 @@ def count_groups(heap, upper, fields, sorted_by, tasks, count, keys, most, laid,
     columns, ready, marks, sums = int64s(keys), int64s(laid), uint8s(flags), int64s(counts)
     first = 0
     while first < count:
-        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, count)
+        group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, count)
         records = last - first
         for field in range(fields):
             ready[field] = 0
@@ -95,15 +95,6 @@ def count_groups(heap, upper, fields, sorted_by, tasks, count, keys, most, laid,
                     found = _holding(mem, group, leaf, row, tests, done, columns, most, start, end, marks)
                 sums[m32[2 * (leaf + LEAF) + row]] += found
         first = last
-
-
-@njit(cache=True)
-def _end_of_run(tasks, start, count):
-    """Where the tasks of the same group end."""
-    end = start
-    while end < count and tasks[end] >> EVENT_BITS == tasks[start] >> EVENT_BITS:
-        end += 1
-    return end
 
 
 @njit(cache=True)

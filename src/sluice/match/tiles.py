@@ -13,7 +13,7 @@ from numba import njit
 from sluice.match.layout import G_DIRECTORY, G_FIELDS, G_LEAVES, G_ROWS, G_SORTED, LEAF
 from sluice.match.leaves import count_bits, has_values, leaf_bits, steps_of
 from sluice.match.pointers import int32s, int64s, uint16s
-from sluice.match.scan import EVENT_BITS, pack_bits
+from sluice.match.scan import EVENT_BITS, end_of_run, pack_bits
 
 EVENTS = (1 << EVENT_BITS) - 1
 
@@ -43,7 +43,7 @@ def collect(heap, upper, lower, fields, picked, tasks, start, stop, sizes, bits,
     written = segment = 0
     first = start
     while first < stop:
-        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, stop)
+        group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, stop)
         for at in range(mem[group + G_LEAVES]):
             entry = mem[group + G_DIRECTORY] + 3 * at
             leaf = mem[entry + 2]
@@ -68,7 +68,7 @@ def place(heap, tasks, start, stop, bits, counts, places, slots):
     read = segment = 0
     first = start
     while first < stop:
-        group, last = todo[first] >> EVENT_BITS, _end_of_run(todo, first, stop)
+        group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, stop)
         for at in range(mem[group + G_LEAVES]):
             leaf = mem[mem[group + G_DIRECTORY] + 3 * at + 2]
             column, steps = 2 * (leaf + LEAF), steps_of(mem, leaf)
@@ -79,15 +79,6 @@ def place(heap, tasks, start, stop, bits, counts, places, slots):
                     read += steps
                 segment += 1
         first = last
-
-
-@njit(cache=True)
-def _end_of_run(tasks, start, count):
-    """Where the tasks of the same group end."""
-    end = start
-    while end < count and tasks[end] >> EVENT_BITS == tasks[start] >> EVENT_BITS:
-        end += 1
-    return end
 
 
 @njit(cache=True)

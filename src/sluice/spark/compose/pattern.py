@@ -7,6 +7,7 @@ What each of them finds, to the letter, is in its docstring; `sluice.spark.compo
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -33,7 +34,7 @@ class Emitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pattern:
+class _Pattern(ABC):
     """What all patterns have.
 
     `key` names the attributes in which all events of a result agree; an event that lacks one takes no part. Without a key all
@@ -70,14 +71,14 @@ class _Pattern:
             raise self._error(f"within: {error}") from None
 
     @property
+    @abstractmethod
     def wheres(self) -> tuple[str, ...]:
         """The filters of the steps, in their order."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def events_of_a_result(self) -> int:
         """How many events a result is found in."""
-        raise NotImplementedError
 
     @property
     def emitted(self) -> tuple[Emitted, ...]:
