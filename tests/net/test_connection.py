@@ -132,6 +132,20 @@ async def test_a_peer_that_goes_without_a_word_is_noticed() -> None:
 
 
 @played
+async def test_a_peer_that_is_gone_already_cannot_be_told_why() -> None:
+    end = End()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        far = socket.create_connection(server.getsockname())
+        near, _ = server.accept()
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: end.connection, near)
+        far.close()
+        # What is said now is answered with a reset at once, before this side has read that the other is gone.
+        end.connection.close("enough")
+        await end.connection.over.wait()
+        assert end.lost == "enough"
+
+
+@played
 async def test_what_is_no_message_ends_the_connection_with_the_reason() -> None:
     for data, reason in (
         (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1,195,725,856 bytes"),
