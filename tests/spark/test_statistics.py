@@ -70,7 +70,7 @@ EXACT = Statistics.of(RECORDS)
 
 
 def rows(spark: SparkSession, records: list[dict[str, Any]]) -> DataFrame:
-    batch = LAYOUT.arrange(Records.of("alice", 1, records)) if records else LAYOUT.empty()
+    batch = LAYOUT.arrange(Records.of("alice", 1, records))
     return spark.createDataFrame(pa.Table.from_batches([batch]))
 
 

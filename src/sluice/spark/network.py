@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import sluice.client.connect as client
 from sluice.client.blocking import BlockingBus
@@ -45,14 +44,18 @@ class Network:
     @contextmanager
     def connect(self, address: str | None = None, name: str | None = None) -> Iterator[BlockingBus]:
         """A connection to one broker: the one at an address, or the first that answers."""
-        options: dict[str, Any] = {"token": self.token, "tls_authority": self.tls_authority}
-        given = {key: value for key, value in options.items() if value is not None}
         addresses = self.brokers if address is None else (address,)
         deadline = time.monotonic() + self.patience_seconds
         while True:
             problems: list[str] = []
             for each in addresses:
-                connector = client.connect(each, name, give_up_seconds=self.patience_seconds, **given)
+                connector = client.connect(
+                    each,
+                    name,
+                    token=self.token,
+                    tls_authority=self.tls_authority,
+                    give_up_seconds=self.patience_seconds,
+                )
                 try:
                     bus = connector.__enter__()
                 except (TrustError, SentAwayError):
@@ -146,8 +149,3 @@ def lost(stream: Peer, pages: Fetched) -> RequestError:
         f"offsets {ranges} of {stream} are gone: they are past their retention, or damaged; start behind them, "
         "or say fail_on_loss=false to go on without them"
     )
-
-
-def positions(offsets: Mapping[Peer, range]) -> dict[Peer, int]:
-    """Where each stream ends: the offset after the last one that is held."""
-    return {stream: held.stop for stream, held in offsets.items()}

@@ -81,10 +81,6 @@ class Layout:
         columns, rest = self._columns(batch)
         return pa.RecordBatch.from_arrays([*_places(batch), *columns, _as_map(rest)], schema=self.schema)
 
-    def empty(self) -> pa.RecordBatch:
-        """No rows at all."""
-        return pa.RecordBatch.from_pylist([], schema=self.schema)
-
     def _columns(self, batch: Batch) -> tuple[list[pa.Array], _Rest]:
         if isinstance(batch, Rows):
             found = self._columns_of_table(batch.table)
