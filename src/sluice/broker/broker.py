@@ -9,10 +9,10 @@ forwards them when they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from sluice.errors import MatcherError
 from sluice.model.filter import EVERYTHING
@@ -32,17 +32,23 @@ from sluice.protocol.messages import (
     Digest,
     Effect,
     Entry,
-    EntryId,
     Event,
+    Gone,
     Halted,
+    Head,
     Heard,
     Kind,
     LinkDown,
     LinkUp,
     Lost,
     Message,
+    Missing,
     Notify,
     NotStored,
+    Passage,
+    Quiet,
+    Reached,
+    Ready,
     Received,
     Refused,
     ReplayEvent,
@@ -50,16 +56,22 @@ from sluice.protocol.messages import (
     Request,
     Role,
     Send,
+    Skipped,
     Snapshot,
+    Started,
     Store,
     Stored,
     Tick,
     Version,
 )
+from sluice.protocol.reliable.config import ReliableConfig
+from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
+from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
+from sluice.protocol.route.ways import Ways
 
 #: The tables whose changes somebody waits for.
 _ACKNOWLEDGED = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
@@ -82,6 +94,16 @@ class BrokerConfig:
     lease: LeaseConfig | None = None
     #: Whether publications are stored before they are accepted and forwarded.
     durable: bool = False
+    #: How streams are delivered to reliable subscriptions; only what is stored can be.
+    reliable: ReliableConfig = field(default_factory=ReliableConfig)
+
+
+class Arrival(NamedTuple):
+    """Publications that may go on, with the peer they came from."""
+
+    source: Peer
+    batch: Batch
+    passage: Passage | None = None
 
 
 class Broker:
@@ -93,8 +115,12 @@ class Broker:
         config: BrokerConfig | None = None,
         incarnation: int = 1,
         accepted: Mapping[Peer, int] | None = None,
+        *,
+        node: str | None = None,
+        head: int = 0,
     ) -> None:
         self.name = name
+        self.directions = Directions(name, node)
         self.config = config = config or BrokerConfig()
         self.incarnation = incarnation
         self.roles: dict[Peer, Role] = {}
@@ -106,24 +132,37 @@ class Broker:
             Kind.BROKERS: "simple",
         }
         make = {kind: partial(algorithm(name), config.options) for kind, name in reducers.items()}
-        advertisements = Table(Kind.ADVERTISEMENTS, make[Kind.ADVERTISEMENTS])
-        watches = Table(Kind.WATCHES, make[Kind.WATCHES])
+        table = partial(Table, directions=self.directions)
+        advertisements = table(Kind.ADVERTISEMENTS, make[Kind.ADVERTISEMENTS])
+        watches = table(Kind.WATCHES, make[Kind.WATCHES])
         steering = advertisements if config.advertisements else None
         self.tables = {
-            Kind.SUBSCRIPTIONS: Table(Kind.SUBSCRIPTIONS, make[Kind.SUBSCRIPTIONS], steering),
+            Kind.SUBSCRIPTIONS: table(Kind.SUBSCRIPTIONS, make[Kind.SUBSCRIPTIONS], steering=steering),
             Kind.ADVERTISEMENTS: advertisements,
             Kind.WATCHES: watches,
-            Kind.INTEREST: Table(Kind.INTEREST, make[Kind.INTEREST], watches),
-            Kind.BROKERS: Table(Kind.BROKERS, make[Kind.BROKERS]),
+            Kind.INTEREST: table(Kind.INTEREST, make[Kind.INTEREST], steering=watches),
+            Kind.BROKERS: table(Kind.BROKERS, make[Kind.BROKERS]),
         }
         self._itself = Entry(Subscription([EVERYTHING]), name)
-        self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS])
+        self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS], self.directions)
         self.completion = {kind: Completion() for kind in _ACKNOWLEDGED}
         self.cache = None if config.cache is None else Cache(config.cache)
         self.intake = Intake(accepted or {}, stores=config.durable)
         self.requests = Requests(name)
-        #: Where the way begins to a subscription that others see, for replays, and to a broker, for requests.
-        self.ways: dict[Kind, dict[EntryId, Peer]] = {Kind.INTEREST: {}, Kind.BROKERS: {}}
+        #: Where ways begin to a subscription that others see, for replays, and to a broker, for requests.
+        self.ways = {Kind.INTEREST: Ways(), Kind.BROKERS: Ways()}
+        self.reliable = Reliable(
+            self.directions,
+            self.tables[Kind.SUBSCRIPTIONS],
+            self.forwarding,
+            self._home,
+            lambda: (self.name, *self.ways[Kind.BROKERS]),
+            self._send,
+            lambda request: self._out.append(Ask(request)),
+            config.reliable,
+            incarnation,
+            head,
+        )
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
@@ -133,9 +172,10 @@ class Broker:
     @property
     def deadline(self) -> float:
         """When a `Tick` is due; infinity if nothing waits for time."""
+        due = self.reliable.deadline
         if self.config.lease is None:
-            return math.inf
-        return min(self._renewal, self._expiry)
+            return due
+        return min(due, self._renewal, self._expiry)
 
     def step(self, event: Event, now: float) -> list[Effect]:
         """Takes one event in; returns what is to be done about it, in order."""
@@ -144,11 +184,11 @@ class Broker:
     def step_all(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Takes in events that came together, in order: publications that follow each other are matched as one batch."""
         self._out, self._now = [], now
-        arrived: list[tuple[Peer, Batch]] = []
+        arrived: list[Arrival] = []
         for event in events:
-            batch = self._taken_in(event)
-            if batch is not None:
-                arrived.append(batch)
+            arrival = self._taken_in(event)
+            if arrival is not None:
+                arrived.append(arrival)
                 continue
             if arrived:
                 self._publish(arrived)
@@ -167,9 +207,9 @@ class Broker:
             case Received(peer, message):
                 if peer in self.roles:
                     self._receive(peer, message)
-            case LinkUp(peer, role):
+            case LinkUp(peer, role, node=node):
                 self._link_down(peer)
-                self._link_up(peer, role)
+                self._link_up(peer, role, node)
             case LinkDown(peer):
                 self._link_down(peer)
             case Tick():
@@ -183,7 +223,8 @@ class Broker:
                     self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
             case Answered(reply):
-                self._answer(self.name, reply)
+                if not self.reliable.answered(reply.id, reply.answer):
+                    self._answer(self.name, reply)
             case _:
                 assert_never(event)
 
@@ -206,8 +247,10 @@ class Broker:
     def _tells(self, kind: Kind, peer: Peer) -> bool:
         return peer in self.roles and kind in self._told(self.roles[peer])
 
-    def _link_up(self, peer: Peer, role: Role) -> None:
+    def _link_up(self, peer: Peer, role: Role, node: str | None) -> None:
         self.roles[peer] = role
+        self.directions.linked(peer, role, node)
+        self.reliable.linked(peer)
         for kind in self._heard(role):
             self.tables[kind].replica(peer, self._now)
         if self.config.lease is not None:
@@ -218,7 +261,8 @@ class Broker:
             export = table.exports[peer]
             self._send(peer, export.snapshot())
             if kind in self.completion:
-                self.completion[kind].await_also(peer, export.version.sequence)
+                others = [other for other in self.roles if self.directions.tells(other, peer)]
+                self.completion[kind].await_also(peer, export.version.sequence, others)
 
     def _link_down(self, peer: Peer) -> None:
         if peer not in self.roles:
@@ -230,6 +274,7 @@ class Broker:
         for kind, table in self.tables.items():
             self._spread(kind, peer, table.stop_hearing(peer))
         del self.roles[peer]
+        self.directions.unlinked(peer)
         self.intake.unlinked(peer)
         for asker, reply in self.requests.forget(peer):
             self._send(asker, reply)
@@ -240,6 +285,9 @@ class Broker:
         match message:
             case Notify():
                 pass  # there was nothing new in it
+            case Quiet() | Head() | Missing() | Gone() | Reached():
+                if self.roles[peer] == Role.BROKER:
+                    self.reliable.receive(peer, message, self._now)
             case Request():
                 self._ask(peer, message)
             case Reply():
@@ -257,7 +305,7 @@ class Broker:
                     export.acknowledge(version)
             case Heard():
                 self.intake.heard(peer)
-            case Deliver() | Accepted() | Refused() | Halted():
+            case Deliver() | Started() | Ready() | Skipped() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:
                 assert_never(message)
@@ -266,7 +314,7 @@ class Broker:
         """Takes over what a peer tells of one of its tables, or asks for a snapshot if that cannot be done."""
         kind = message.kind
         replica = self.tables[kind].replica(peer, self._now)
-        delta: Delta | None = None
+        clocks, delta = replica.clocks, None
         match message:
             case Change():
                 delta = replica.change(message)
@@ -281,19 +329,23 @@ class Broker:
                 self._send(peer, Lost(kind))
             return
         replica.renewed = self._now
-        self._spread(kind, peer, delta)
+        self._spread(kind, peer, delta, replica.clocks != clocks)
         self._owe(kind, peer, message.version)
 
     def _owe(self, kind: Kind, peer: Peer, version: Version) -> None:
         if kind in self.completion:
-            self.completion[kind].owe(peer, version, self.tables[kind].exports.items())
+            exports = self.tables[kind].exports.items()
+            told = ((other, export) for other, export in exports if self.directions.tells(peer, other))
+            self.completion[kind].owe(peer, version, told)
 
-    def _spread(self, kind: Kind, peer: Peer, delta: Delta) -> None:
-        """A peer's entries have changed: everything that follows from it."""
+    def _spread(self, kind: Kind, peer: Peer, delta: Delta, is_later: bool = False) -> None:
+        """A peer's entries have changed, or only its clocks: everything that follows from it."""
         added, removed = delta
-        if not added and not removed:
+        if not added and not removed and not is_later:
             return
         try:
+            if kind == Kind.SUBSCRIPTIONS and self.roles.get(peer) == Role.CLIENT:
+                self.reliable.subscribed(peer, added, removed)
             self._send_changes(self.tables[kind].update(peer, added, removed))
             if kind == Kind.ADVERTISEMENTS:
                 self._steer(Kind.SUBSCRIPTIONS, peer, delta)
@@ -301,12 +353,14 @@ class Broker:
                 self._steer(Kind.INTEREST, peer, delta)
             elif kind in self.ways:
                 self._note_ways(kind, peer, delta)
+                self.reliable.heard(self._now)
             elif kind == Kind.SUBSCRIPTIONS:
                 self.forwarding.update(peer, added, removed)
                 if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
                     self._note_ways(Kind.INTEREST, peer, delta)
-                self._catch_up(peer, added)
+                self._catch_up(peer, [entry for entry in added if not entry.reliable])
+                self.reliable.heard(self._now)
         except (KeyError, MatcherError):
             if self.config.lease is None:
                 raise
@@ -318,11 +372,17 @@ class Broker:
 
     def _note_ways(self, kind: Kind, peer: Peer, delta: Delta) -> None:
         added, removed = delta
-        ways = self.ways[kind]
         for entry in removed:
-            if entry.id is not None and ways.get(entry.id) == peer:
-                del ways[entry.id]
-        ways.update((entry.id, peer) for entry in added if entry.id is not None)
+            self.ways[kind].remove(entry.id, peer)
+        for entry in added:
+            self.ways[kind].add(entry.id, peer)
+
+    def _home(self, broker: Peer) -> Direction | None:
+        """The direction in which a broker lies; None: nothing is known of it."""
+        if broker == self.name:
+            return broker
+        peer = self.ways[Kind.BROKERS].get(broker)
+        return None if peer is None else self.directions.of(peer)
 
     def _send_changes(self, changes: Iterator[tuple[Peer, Change]]) -> None:
         for peer, change in changes:
@@ -340,20 +400,20 @@ class Broker:
 
     # --- notifications ------------------------------------------------------------------------------------------------
 
-    def _taken_in(self, event: Event) -> tuple[Peer, Batch] | None:
+    def _taken_in(self, event: Event) -> Arrival | None:
         """The publications that an event brings and that may go on, with the peer they came from."""
         if type(event) is Stored:
             settled = self.intake.stored(event.batch)
             if event.batch.publisher in self.roles:
                 self._send(event.batch.publisher, Accepted(settled))
-            return event.batch.publisher, event.batch
+            return Arrival(event.batch.publisher, event.batch)
         if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
             return None
         source, batch = event.peer, event.message.batch
         if not batch:
             return None
         if self.roles[source] == Role.BROKER:
-            return source, batch
+            return Arrival(source, batch, event.message.passage)
         if batch.publisher != source:
             reason = f"it says it is from {batch.publisher!r}: publish under your own name"
             self._send(source, Refused(tuple(batch.numbers), reason))
@@ -370,7 +430,7 @@ class Broker:
             self._out.append(Store(admitted, after))
             return None
         self._send(source, Accepted(admitted.numbers[-1]))
-        return source, admitted
+        return Arrival(source, admitted)
 
     def _admitted(self, client: Peer, batch: Batch) -> Batch | None:
         """What a client has advertised and so may publish; tells it of the rest."""
@@ -390,25 +450,51 @@ class Broker:
             rows = rows[: may.index(False)]
         return batch.take(rows) if rows else None
 
-    def _publish(self, arrived: list[tuple[Peer, Batch]]) -> None:
-        """Sends notifications on, to every peer that has a matching entry, except back to the broker they came from."""
+    def _publish(self, arrived: list[Arrival]) -> None:
+        """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
-            kept = ((source, batch, self.cache.keep(batch, source, self._now)) for source, batch in arrived)
-            arrived = [(source, batch.whole_or(rows)) for source, batch, rows in kept if rows]
-        for (source, batch), routes in zip(arrived, self.forwarding.find([batch for _, batch in arrived]), strict=True):
-            for peer, route in routes.items():
-                self._forward(source, batch, peer, route)
+            kept = ((each, self._kept(self.cache, each)) for each in arrived)
+            arrived = [each._replace(batch=each.batch.whole_or(rows)) for each, rows in kept if rows]
+        routed = zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True)
+        for each, routes in routed:
+            for direction, route in routes.items():
+                self._forward(each, direction, route)
+            if each.batch.logged is not None:
+                self._account(each, routes)
 
-    def _forward(self, source: Peer, batch: Batch, peer: Peer, route: Route) -> None:
-        role = self.roles.get(peer)
+    def _kept(self, cache: Cache, arrival: Arrival) -> Sequence[int]:
+        """The rows that are new to the cache; what comes again for a reliable subscription is not for others."""
+        if arrival.passage is not None:
+            return range(len(arrival.batch))
+        return cache.keep(arrival.batch, arrival.source, self._now)
+
+    def _account(self, arrival: Arrival, routes: Mapping[Direction, Route]) -> None:
+        """Does with a part of a log what reliable subscriptions need."""
+        logged = arrival.batch.logged
+        assert logged is not None
+        if logged.stream == self.name:
+            self.reliable.source.head = logged.offsets[-1]
+        if arrival.passage is not None or self.reliable.is_needed:
+            self.reliable.publish(arrival.source, arrival.batch, routes, arrival.passage, self._now)
+
+    def _forward(self, arrival: Arrival, direction: Direction, route: Route) -> None:
+        """Sends on what is wanted in a direction, unless it is accounted for there, or comes again."""
+        batch, role = arrival.batch, self.roles.get(direction)
+        if arrival.passage is not None and arrival.passage.to is not None:
+            return
         if role == Role.CLIENT:
-            self._send(peer, Deliver(batch.whole_or(route.rows), route.combinations, route.which))
-        elif role == Role.BROKER and peer != source:
-            self._send(peer, Notify(batch.whole_or(route.rows)))
+            self._send(direction, Deliver(batch.whole_or(route.rows), route.combinations, route.which))
+        elif self.directions.passes(arrival.source, direction) and not self._is_accounted(arrival):
+            peer = self.directions.choose(direction, batch.logged.stream if batch.logged else batch.publisher)
+            if peer is not None:
+                self._send(peer, Notify(batch.whole_or(route.rows)))
         if self.cache is not None:
             for place, row in enumerate(route.rows):
                 ids = route.combinations[route.which[place] if route.which else 0]
-                self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (peer,))
+                self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (direction,))
+
+    def _is_accounted(self, arrival: Arrival) -> bool:
+        return arrival.batch.logged is not None and (arrival.passage is not None or self.reliable.is_needed)
 
     def _catch_up(self, peer: Peer, added: Iterable[Entry]) -> None:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
@@ -429,8 +515,8 @@ class Broker:
         if self.roles[peer] == Role.CLIENT and request.id.rpartition("/")[0] != peer:
             return  # an answer to somebody else's question is none of its business
         way = self.ways[Kind.INTEREST if type(request.question) is ReplayEvent else Kind.BROKERS].get(request.to)
-        if way not in self.roles or (way == peer and self.roles[peer] == Role.BROKER):
-            way = None  # brokers and links are a tree, so a way that leads back is damaged
+        if way not in self.roles or (self.roles[peer] == Role.BROKER and not self.directions.passes(peer, way)):
+            way = None  # nodes and links are a tree, so a way that leads back is damaged
         for asker, reply in self.requests.ask(peer, request, way):
             self._send(asker, reply)
         if request.to == self.name:
@@ -451,6 +537,7 @@ class Broker:
                 yield kind, peer, replica
 
     def _tick(self) -> None:
+        self.reliable.tick(self._now)
         lease = self.config.lease
         if lease is None:
             return
@@ -485,4 +572,5 @@ class Broker:
         self.forwarding.reset()
         for kind, ways in self.ways.items():
             ways.clear()
-            ways.update((entry.id, peer) for peer, entry in self._contents(kind) if entry.id is not None)
+            for peer, entry in self._contents(kind):
+                ways.add(entry.id, peer)

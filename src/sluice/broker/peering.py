@@ -19,17 +19,25 @@ from sluice.protocol.messages import (
     Change,
     Deliver,
     Digest,
+    Gone,
     Halted,
+    Head,
     Heard,
     Kind,
     Lost,
     Message,
+    Missing,
     Notify,
+    Quiet,
+    Reached,
+    Ready,
     Refused,
     Reply,
     Request,
     Role,
+    Skipped,
     Snapshot,
+    Started,
 )
 from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome
 
@@ -165,10 +173,12 @@ class Peering:
             case Request(id):
                 if id.rpartition("/")[0] != self.name:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
-            case Deliver() | Accepted() | Refused() | Halted():
+            case Deliver() | Started() | Ready() | Skipped() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
-            case Notify(batch):
-                if batch.logged is not None:
+            case Quiet() | Head() | Missing() | Gone() | Reached():
+                return f"only brokers say {type(message).__name__}"
+            case Notify(batch, passage):
+                if batch.logged is not None or passage is not None:
                     return "only brokers say where a publication is logged"
                 if isinstance(batch, Records) and max(batch.lengths) > MAX_RECORD_BYTES:
                     return f"a record takes more than {MAX_RECORD_BYTES:,} bytes: publish a reference to the data"

@@ -324,7 +324,8 @@ class Server:
                 self._turn()  # what another link has said in the same moment counts
             ways = self.broker.ways[Kind.BROKERS]
             for entry in entries:
-                if entry.id == self.name or ways.get(entry.id or "", peering.name) != peering.name:
+                way = ways.get(entry.id or "")
+                if entry.id == self.name or (way is not None and self._direction(way) != self._direction(peering.name)):
                     return f"{entry.id} is reached another way: this link would close a cycle, and brokers form a tree"
         elif peering.role == Role.CLIENT:
             self._filters += len(entries)

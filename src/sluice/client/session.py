@@ -15,6 +15,7 @@ from typing import assert_never
 
 from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
 from sluice.client.taken import Taken
+from sluice.client.tracked import Tracked
 from sluice.errors import ProtocolError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, NotificationId, Peer, Records, portable
@@ -32,16 +33,22 @@ from sluice.protocol.messages import (
     Entry,
     EntryId,
     Event,
+    Gone,
     Halted,
+    Head,
     Heard,
     Kind,
     LinkDown,
     LinkUp,
     Lost,
     Message,
+    Missing,
     Notify,
     NotStored,
     Question,
+    Quiet,
+    Reached,
+    Ready,
     Received,
     Refused,
     Replay,
@@ -50,7 +57,9 @@ from sluice.protocol.messages import (
     Reply,
     Request,
     Send,
+    Skipped,
     Snapshot,
+    Started,
     Stored,
     Tick,
     Version,
@@ -64,6 +73,8 @@ class Subscribe:
     id: EntryId
     where: Subscription
     replay: Replay | None = None
+    #: Whether nothing may be missing from its start on.
+    reliable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,15 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A reliable subscription gets everything of a stream from this offset on."""
+
+    id: EntryId
+    stream: Peer
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """Notifications came; `combinations` and `which` say for which subscriptions, as in `Deliver`."""
 
@@ -203,6 +223,7 @@ class Told:
 
 Upcall = (
     Completed
+    | Begun
     | Delivered
     | Published
     | PublishAccepted
@@ -240,8 +261,9 @@ class Session:
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
         self._taken = Taken()
-        #: Of subscriptions with a replay: where it meets what is live, and for which of them a question was asked.
-        self.seams: dict[EntryId, Seam] = {}
+        #: Of subscriptions with a replay: where it meets what is live; of reliable ones: how far they are; and for which of
+        #: them a question was asked.
+        self.seams: dict[EntryId, Seam | Tracked] = {}
         self._asked: dict[EntryId, EntryId] = {}
         self._interest = Replica(0.0)
         self._lease = lease
@@ -307,8 +329,8 @@ class Session:
                     self._give_up()
             case Tick():
                 self._tick()
-            case Subscribe(id, where, replay):
-                self._ask(Kind.SUBSCRIPTIONS, Entry(where, id, replay))
+            case Subscribe(id, where, replay, reliable):
+                self._ask(Kind.SUBSCRIPTIONS, Entry(where, id, replay, reliable))
             case Unsubscribe(id):
                 self._unask(Kind.SUBSCRIPTIONS, id)
             case Advertise(id, where):
@@ -348,7 +370,13 @@ class Session:
             return
         if held is not None:
             raise ProtocolError(f"the id {entry.id!r} is taken by {held.where}: take that back first, or use a new id")
+        if entry.reliable and entry.replay is not None:
+            raise ProtocolError("a reliable subscription has no replay: read the past with fetch, then subscribe")
         self.entries[kind][entry.id] = entry
+        if entry.reliable:
+            self.seams[entry.id] = Tracked(
+                entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1]
+            )
         if entry.replay is not None:
             self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), *self._seam_limits)
         self._change(kind, [entry], [])
@@ -438,6 +466,15 @@ class Session:
         match message:
             case Deliver():
                 self._deliver(message)
+            case Started(stream, offset, ids):
+                for id, tracked in self._tracked(ids):
+                    if tracked.started(stream, offset, self._now):
+                        self._out.append(Begun(id, stream, offset))
+            case Ready(ids):
+                self._out.extend(Completed(Kind.SUBSCRIPTIONS, id) for id, _ in self._tracked(ids))
+            case Skipped(stream, runs, ids):
+                for _, tracked in self._tracked(ids):
+                    tracked.skipped(stream, runs)
             case Accepted(number):
                 self._accept(number)
             case Ack(kind, version):
@@ -468,8 +505,16 @@ class Session:
                     self._send(Reply(id, Replaying(None, is_over=True)))
             case Change() | Snapshot() | Digest() | Notify() | Request() | Heard():
                 pass  # these are for brokers
+            case Quiet() | Head() | Missing() | Gone() | Reached():
+                pass  # and these
             case _:
                 assert_never(message)
+
+    def _tracked(self, ids: Iterable[EntryId]) -> Iterator[tuple[EntryId, Tracked]]:
+        for id in ids:
+            tracked = self.seams.get(id)
+            if isinstance(tracked, Tracked):
+                yield id, tracked
 
     def _deliver(self, message: Deliver) -> None:
         """Passes on what is new, for the subscriptions that are still held."""
@@ -479,7 +524,8 @@ class Session:
         rows: Sequence[int] = range(len(batch))
         if not all(combinations):
             rows = [row for row in rows if combinations[which[row] if which else 0]]
-        rows = self._taken.new(batch, rows)
+        if not message.reliable:
+            rows = self._taken.new(batch, rows)
         if not rows:
             return
         which = [which[row] for row in rows] if which and len(rows) < len(batch) else which
@@ -489,7 +535,8 @@ class Session:
             if joined is None:
                 return
             delivered = joined
-        self._taken.take(delivered.batch)
+        if not message.reliable:
+            self._taken.take(delivered.batch)
         self._out.append(delivered)
 
     def _join(self, delivered: Delivered) -> Delivered | None:
@@ -519,6 +566,8 @@ class Session:
         pending = self._pending[kind]
         for id in [id for id, needed in pending.items() if needed <= sequence]:
             del pending[id]
+            if kind == Kind.SUBSCRIPTIONS and self.entries[kind][id].reliable:
+                continue  # its broker says when it is ready
             self._out.append(Completed(kind, id))
             if kind == Kind.SUBSCRIPTIONS and id in self.seams:
                 self.seams[id].completed(self._now)

@@ -31,16 +31,15 @@ class Completion:
         return bool(self._owed)
 
     def owe(self, peer: Peer, version: Version, exports: Iterable[tuple[Peer, Export]]) -> None:
-        """A peer is owed an acknowledgement of a version once what the others have been told by now is acknowledged."""
-        waits = {other: export.version.sequence for other, export in exports if other != peer and not export.is_settled}
+        """A peer is owed an acknowledgement of a version once what others have been told by now is acknowledged."""
+        waits = {other: export.version.sequence for other, export in exports if not export.is_settled}
         self._owed.setdefault(peer, deque()).append((version, waits))
 
-    def await_also(self, peer: Peer, sequence: int) -> None:
-        """A new neighbour: what is not yet acknowledged waits for it too."""
-        for other, owed in self._owed.items():
-            if other != peer:
-                for _, waits in owed:
-                    waits[peer] = sequence
+    def await_also(self, peer: Peer, sequence: int, others: Iterable[Peer]) -> None:
+        """A new neighbour: what is not yet acknowledged to others waits for it too."""
+        for other in others:
+            for _, waits in self._owed.get(other, ()):
+                waits[peer] = sequence
 
     def forget(self, peer: Peer) -> None:
         """A peer is gone: it is owed nothing, and nobody waits for it."""

@@ -1,5 +1,8 @@
 """One peer's table as another peer holds it: a set of entries with a version, kept equal by changes on an exact base.
 
+With the entries come *clocks* that say up to which time of their brokers the reliable subscriptions behind the sender are all
+covered by the entries; both change together or not at all.
+
 `Export` is the sender's half, `Replica` the receiver's. A change that does not fit, a lost or repeated message, a restart, a
 reconnect and silent damage all end the same way: the receiver says `Lost`, the sender answers with a `Snapshot`.
 """
@@ -10,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
-from sluice.protocol.messages import Change, Digest, Entry, Kind, Snapshot, Version
+from sluice.protocol.messages import NO_CLOCKS, Change, Clocks, Digest, Entry, Kind, Snapshot, Version
 
 #: What a step adds to a table and takes from it; no entry is in both.
 Delta = tuple[list[Entry], list[Entry]]
@@ -19,35 +22,39 @@ Delta = tuple[list[Entry], list[Entry]]
 class Export:
     """What a peer tells another about one of its tables."""
 
-    __slots__ = ("acked", "kind", "sent", "version")
+    __slots__ = ("acked", "clocks", "kind", "sent", "version")
 
     def __init__(self, kind: Kind, version: Version) -> None:
         self.kind = kind
         self.version = version
         self.sent: dict[Entry, None] = {}
+        self.clocks: Clocks = {}
         #: The last sequence number that the receiver has acknowledged.
         self.acked = -1
 
-    def change(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
+    def change(self, added: Iterable[Entry], removed: Iterable[Entry], clocks: Clocks = NO_CLOCKS) -> Change | None:
         """The message that makes the receiver's copy follow, or None if nothing changes."""
         added, removed = tuple(added), tuple(removed)
-        if not added and not removed:
+        moved = {name: time for name, time in clocks.items() if self.clocks.get(name) != time}
+        moved.update((name, 0) for name in self.clocks if name not in clocks)
+        if not added and not removed and not moved:
             return None
         for entry in removed:
             self.sent.pop(entry, None)
         for entry in added:
             self.sent[entry] = None
+        self.clocks = dict(clocks)
         base = self.version
         self.version = Version(base.incarnation, base.sequence + 1)
-        return Change(self.kind, base, self.version, added, removed)
+        return Change(self.kind, base, self.version, added, removed, moved)
 
     def snapshot(self) -> Snapshot:
         """The whole export."""
-        return Snapshot(self.kind, self.version, tuple(self.sent))
+        return Snapshot(self.kind, self.version, tuple(self.sent), self.clocks)
 
     def digest(self) -> Digest:
         """Where the export stands."""
-        return Digest(self.kind, self.version, checksum(self.sent))
+        return Digest(self.kind, self.version, checksum(self.sent, self.clocks))
 
     def acknowledge(self, version: Version) -> None:
         """Takes note that the receiver, and all that lies behind it, has a version."""
@@ -63,10 +70,11 @@ class Export:
 class Replica:
     """What a peer holds of another peer's table."""
 
-    __slots__ = ("asked", "entries", "renewed", "version")
+    __slots__ = ("asked", "clocks", "entries", "renewed", "version")
 
     def __init__(self, now: float) -> None:
         self.entries: dict[Entry, None] = {}
+        self.clocks: Clocks = {}
         self.version: Version | None = None
         #: Whether a snapshot has been asked for and not yet come.
         self.asked = False
@@ -86,6 +94,8 @@ class Replica:
             del self.entries[entry]
         for entry in message.added:
             self.entries[entry] = None
+        if message.clocks:
+            self.clocks = {name: time for name, time in {**self.clocks, **message.clocks}.items() if time}
         self.version = message.version
         return list(message.added), list(message.removed)
 
@@ -95,26 +105,31 @@ class Replica:
         added = [entry for entry in new if entry not in self.entries]
         removed = [entry for entry in self.entries if entry not in new]
         self.entries, self.version, self.asked = new, message.version, False
+        self.clocks = dict(message.clocks)
         return added, removed
 
     def agrees(self, message: Digest) -> bool:
         """Whether this is what the sender says it has sent."""
-        return self.version == message.version and checksum(self.entries) == message.checksum
+        return self.version == message.version and checksum(self.entries, self.clocks) == message.checksum
 
     def clear(self) -> Delta:
         """Gives everything up."""
         removed = list(self.entries)
         self.entries, self.version, self.asked = {}, None, False
+        self.clocks = {}
         return [], removed
 
 
-def checksum(entries: Iterable[Entry]) -> int:
-    """A number that differs if the entries do, whatever their order."""
-    return sum(map(_fingerprint, entries)) & 0xFFFF_FFFF_FFFF_FFFF
+def checksum(entries: Iterable[Entry], clocks: Clocks = NO_CLOCKS) -> int:
+    """A number that differs if the entries or the clocks do, whatever their order."""
+    return (sum(map(_fingerprint, entries)) + sum(map(_hashed, clocks.items()))) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 @lru_cache(maxsize=65_536)
 def _fingerprint(entry: Entry) -> int:
     replay = entry.replay and (entry.replay.last, entry.replay.seconds)
-    text = repr((entry.where.to_sql(), entry.id, replay))
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return _hashed((entry.where.to_sql(), entry.id, replay, entry.reliable))
+
+
+def _hashed(said: tuple[object, ...]) -> int:
+    return int.from_bytes(blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")

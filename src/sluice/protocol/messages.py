@@ -2,15 +2,17 @@
 
 A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` applies on an exact base only, a `Digest` says
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
-Notifications travel beside the tables, in batches; questions find their way to a broker by its name, or to a subscriber by its
-subscription, and the answers come back the same way.
+Notifications travel beside the tables, in batches; what a reliable subscriber must know of them travels as a `Passage`
+(`sluice.protocol.reliable`). Questions find their way to a broker by its name, or to a subscriber by its subscription, and the
+answers come back the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sluice.model.subscription import Subscription
@@ -52,6 +54,13 @@ class Replay:
     seconds: float | None = None
 
 
+#: For each broker with reliable subscribers, the time of its own clock up to which its subscriptions are known.
+Clocks = Mapping[Peer, int]
+NO_CLOCKS: Clocks = MappingProxyType({})
+#: Offsets of a stream: the first and the last of each stretch, rising, with at least one offset between two stretches.
+Runs = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One filter of a table. `id` says who asked, or is None where several may share the filter."""
@@ -59,6 +68,8 @@ class Entry:
     where: Subscription
     id: EntryId | None = None
     replay: Replay | None = None
+    #: Whether its broker is to deliver without gaps; a matter between a client and its broker alone.
+    reliable: bool = False
 
     def sort_key(self) -> tuple[str, str]:
         """An order that does not depend on hashing."""
@@ -74,6 +85,8 @@ class Change:
     version: Version
     added: tuple[Entry, ...]
     removed: tuple[Entry, ...]
+    #: The clocks that are others now; 0: the table says nothing any more of that broker.
+    clocks: Clocks = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,7 @@ class Snapshot:
     kind: Kind
     version: Version
     entries: tuple[Entry, ...]
+    clocks: Clocks = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +124,71 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of a stream that a message accounts for.
+
+    Those of its offsets that are not in the batch of the message are *silent*: nobody wants them whose subscription the
+    clocks know of.
+    """
+
+    stream: Peer
+    runs: Runs
+    clocks: Clocks
+    #: The broker that has missed it and for which alone it comes again; None: it comes for the first time.
+    to: Peer | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Notify:
     """Notifications on their way: from a publisher to its broker, and from broker to broker."""
 
     batch: Batch
+    #: None where nobody further on needs to know of every offset.
+    passage: Passage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A passage in which all is silent."""
+
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last offset that a stream has; what follows it will know of these clocks."""
+
+    stream: Peer
+    offset: int
+    clocks: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A broker with reliable subscribers has missed offsets of a stream, or knows too little of them."""
+
+    stream: Peer
+    by: Peer
+    runs: Runs
+    #: The time of its clock that the answer has to know of.
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Offsets that were missed and that the log of their stream does not hold any more."""
+
+    stream: Peer
+    runs: Runs
+    to: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far brokers with reliable subscribers are in a stream: up to there they need nothing any more."""
+
+    stream: Peer
+    offsets: Mapping[Peer, int]
 
 
 class Delivery(NamedTuple):
@@ -134,12 +209,39 @@ class Deliver:
     batch: Batch
     combinations: tuple[tuple[EntryId, ...], ...]
     which: Sequence[int] = ()
+    #: Whether it is for reliable subscriptions, which get each stream in order and without gaps.
+    reliable: bool = False
 
     @property
     def deliveries(self) -> Iterator[Delivery]:
         """One by one."""
         for row, notification in enumerate(self.batch):
             yield Delivery(notification, self.combinations[self.which[row] if self.which else 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """From an offset of a stream on, reliable subscriptions of a client get everything."""
+
+    stream: Peer
+    offset: int
+    subscriptions: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Reliable subscriptions of a client have started in every stream that its broker knows of."""
+
+    subscriptions: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Offsets of a stream that reliable subscriptions should have got and that are lost: their stream does not hold them."""
+
+    stream: Peer
+    runs: Runs
+    subscriptions: tuple[EntryId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +405,11 @@ class Reply:
 
 
 TableMessage = Change | Digest | Lost | Snapshot | Ack
-Message = TableMessage | Notify | Deliver | Accepted | Refused | Halted | Heard | Request | Reply
+#: What brokers say to each other for reliable subscribers, beside what they notify of.
+ReliableMessage = Quiet | Head | Missing | Gone | Reached
+#: What a broker says to its client alone.
+ClientMessage = Deliver | Started | Ready | Skipped | Accepted | Refused | Halted
+Message = TableMessage | Notify | ReliableMessage | ClientMessage | Heard | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +420,8 @@ class LinkUp:
     role: Role
     #: Told to a client by a durable broker: the last number it has taken in from this client.
     accepted: int | None = None
+    #: The node that a broker belongs to; None: it is a node by itself.
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

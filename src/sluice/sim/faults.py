@@ -260,7 +260,8 @@ def _wrong_ways(random: Random, broker: Broker, kind: Kind, now: float) -> None:
     peers = list(broker.roles)
     for ways in broker.ways.values():
         for id in list(ways):
-            ways[id] = random.choice((GHOST, *peers))
+            ways.clear(id)
+            ways.add(id, random.choice((GHOST, *peers)))
 
 
 def _wrong_waits(random: Random, broker: Broker, kind: Kind, now: float) -> None:

@@ -35,7 +35,7 @@ class Direction:
         self.last = 0.0
         #: Grows when the receiver has seen the link go down: what is under way from before is lost.
         self.epoch = 0
-        self.up = LinkUp(sender.name, sender.role)
+        self.up = LinkUp(sender.name, sender.role, node=sender.node)
         self.down = LinkDown(sender.name)
 
 

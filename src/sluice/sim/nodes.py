@@ -33,11 +33,13 @@ PAGE_BYTES = 60
 class Node(ABC):
     """What brokers and clients have in common: a name, a clock, links."""
 
-    __slots__ = ("clock", "hurry", "incarnation", "name", "offset", "out", "rate", "role", "tick_at")
+    __slots__ = ("clock", "hurry", "incarnation", "name", "node", "offset", "out", "rate", "role", "tick_at")
 
     def __init__(self, name: str, role: Role) -> None:
         self.name = name
         self.role = role
+        #: The node that a broker belongs to; None: it is one by itself.
+        self.node: str | None = None
         self.incarnation = 0
         #: Its clock shows `offset + rate * true time`.
         self.offset = 0.0
@@ -74,8 +76,9 @@ class BrokerNode(Node):
 
     __slots__ = ("core", "surroundings")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, node: str | None = None) -> None:
         super().__init__(name, Role.BROKER)
+        self.node = node
         self.core: Broker | None = None
         #: Its disk; None: it keeps nothing.
         self.surroundings: Surroundings | None = None

@@ -28,6 +28,7 @@ class Subscribe:
     ref: int
     where: str
     last: int | None = None
+    reliable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,8 @@ class Plan:
     max_delay_seconds: float
     #: The clock of each node, where it is wrong: offset and rate.
     clocks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: The node of each broker that is not one by itself.
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
     def build(self) -> World:
         """The network as it is before the first action."""
@@ -227,7 +230,7 @@ class Plan:
         )
         for name in self.brokers:
             offset, rate = self.clocks.get(name, (0.0, 1.0))
-            world.add_broker(name, offset=offset, rate=rate)
+            world.add_broker(name, node=self.nodes.get(name), offset=offset, rate=rate)
         for a, b in self.links:
             world.add_link(a, b)
         for one in self.clients:
@@ -259,9 +262,11 @@ class Performer:
         """Does one thing now, if it makes sense now."""
         world = self.world
         match action:
-            case Subscribe(name, ref, where, last):
+            case Subscribe(name, ref, where, last, reliable):
                 replay = None if last is None else Replay(last=last)
-                self._hold(name, ref, lambda id: client.Subscribe(id, parsed(where), replay), client.Unsubscribe)
+                self._hold(
+                    name, ref, lambda id: client.Subscribe(id, parsed(where), replay, reliable), client.Unsubscribe
+                )
             case Advertise(name, ref, where):
                 self._hold(name, ref, lambda id: client.Advertise(id, parsed(where)), client.Unadvertise)
             case Watch(name, ref, where):
@@ -314,7 +319,9 @@ def tell(planned: Planned) -> str:
 
 def _words(action: Action) -> str:
     match action:
-        case Subscribe(name, ref, where, last):
+        case Subscribe(name, ref, where, last, reliable):
+            if reliable:
+                return f"{name} subscribes reliably to {where} (#{ref})"
             past = "" if last is None else f", and the last {last} of the past"
             return f"{name} subscribes to {where}{past} (#{ref})"
         case Advertise(name, ref, where):

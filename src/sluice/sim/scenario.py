@@ -294,6 +294,7 @@ class Draft:
         planned: Sequence[Planned],
         probes: tuple[Publish, ...],
         clocks: Mapping[str, tuple[float, float]] | None = None,
+        nodes: Mapping[str, str] | None = None,
     ) -> Plan:
         """The plan, in order of time."""
         return Plan(
@@ -309,6 +310,7 @@ class Draft:
             min_delay_seconds=self.options["min_delay"],
             max_delay_seconds=1.0,
             clocks=clocks or {},
+            nodes=nodes or {},
         )
 
 

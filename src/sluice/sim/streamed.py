@@ -117,6 +117,26 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Relied:
+    """A subscription is to be reliable."""
+
+    at: float
+    client: str
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A reliable subscription is told that it gets everything of a stream from an offset on: its start."""
+
+    at: float
+    client: str
+    subscription: str
+    stream: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trimmed:
     """A log begins with this offset from now on: what was before is past its retention."""
 
@@ -141,9 +161,9 @@ class DiskFree:
     broker: str
 
 
-Streamed = (
-    Accepted | Logged | Opened | Held | Read | Missed | Noted | Wished | Past | Skipped | Trimmed | DiskFull | DiskFree
-)
+_OfReaders = Opened | Held | Read | Missed | Noted
+_OfSubscriptions = Wished | Past | Skipped | Relied | Begun
+Streamed = Accepted | Logged | _OfReaders | _OfSubscriptions | Trimmed | DiskFull | DiskFree
 
 
 def tell(event: Streamed) -> str:
@@ -176,6 +196,10 @@ def tell(event: Streamed) -> str:
         case Skipped(_, client, subscription, stream, first, last):
             gone = f"{stream}:{first} to {last} are gone" if stream else "its past does not come"
             return f"{client} is told for {subscription} that {gone}"
+        case Relied(_, client, subscription):
+            return f"{client} relies on {subscription}"
+        case Begun(_, client, subscription, stream, offset):
+            return f"{client} is told that {subscription} starts at {stream}:{offset}"
         case Trimmed(_, stream, first):
             return f"the log of {stream} begins with {first} now"
         case DiskFull(_, broker):

@@ -25,6 +25,16 @@ def tree(random: Random, brokers: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((brokers[parents(i)], brokers[i]) for i in range(1, len(brokers)))
 
 
+def redundant(
+    random: Random, nodes: Sequence[str], links: Sequence[tuple[str, str]], most: int
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """Up to so many brokers for each node of a tree, linked to all of the neighbouring nodes and of their own."""
+    brokers = {node: [f"{node}.{i}" for i in range(random.randint(1, most))] for node in nodes}
+    joined = [(a, b) for above, below in links for a in brokers[above] for b in brokers[below]]
+    joined += [(a, b) for each in brokers.values() for place, a in enumerate(each) for b in each[place + 1 :]]
+    return {name: node for node, each in brokers.items() for name in each}, tuple(joined)
+
+
 def diameter(links: Sequence[tuple[str, str]]) -> int:
     """How many links the longest path has."""
     if not links:
@@ -57,6 +67,8 @@ class Churn:
     watches: bool = False
     #: How likely a subscription is to ask for the past.
     past: float = 0.0
+    #: How likely a subscription is to be reliable.
+    reliable: float = 0.0
     #: How likely an action is a publication.
     publishing: float = 0.5
     #: How many filters of a kind a client holds at most.
@@ -121,6 +133,8 @@ class Churn:
             return Advertise(name, self._refs, text)
         if kind is Watch:
             return Watch(name, self._refs, text)
+        if self.reliable and self.random.random() < self.reliable:
+            return Subscribe(name, self._refs, text, reliable=True)
         last = self.random.choice((1, 3, 100)) if self.random.random() < self.past else None
         return Subscribe(name, self._refs, text, last)
 

@@ -110,14 +110,16 @@ class World:
 
     # Building
 
-    def add_broker(self, name: str, *, offset: float = 0.0, rate: float = 1.0) -> BrokerNode:
-        """A broker, up, without links."""
-        node = self._new(BrokerNode(name), offset, rate)
+    def add_broker(
+        self, name: str, *, node: str | None = None, offset: float = 0.0, rate: float = 1.0
+    ) -> BrokerNode:
+        """A broker, up, without links; several may belong to one node of the tree."""
+        broker = self._new(BrokerNode(name, node), offset, rate)
         if self.config.durable:
-            node.surroundings = Surroundings(self, node)
-        self.brokers[name] = node
+            broker.surroundings = Surroundings(self, broker)
+        self.brokers[name] = broker
         self.start_broker(name)
-        return node
+        return broker
 
     def add_client(
         self,
@@ -360,6 +362,8 @@ class World:
             case client.Told(id, answer):
                 for program in node.programs:
                     program.told(id, answer)
+            case client.Begun(id, stream, offset):
+                write(streamed.Begun(now, name, id, stream, offset))
             case client.Completed(kind, id):
                 node.completed[id] = None
                 write(said.Completed(now, name, kind.name.lower(), id))
@@ -438,8 +442,9 @@ class World:
         node = self.brokers[name]
         if node.core is None:
             node.incarnation += 1
-            accepted = None if node.surroundings is None else node.surroundings.disk.accepted()
-            node.core = Broker(name, self.config, node.incarnation, accepted)
+            disk = None if node.surroundings is None else node.surroundings.disk
+            accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
+            node.core = Broker(name, self.config, node.incarnation, accepted, node=node.node, head=head)
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.BrokerUp(self.now, name))

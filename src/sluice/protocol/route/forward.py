@@ -17,16 +17,18 @@ from sluice.match.filterset import FilterSet, Numbers
 from sluice.model.notification import Notifications
 from sluice.protocol.batch import Batch, Peer, Records
 from sluice.protocol.messages import Entry, EntryId
+from sluice.protocol.route.directions import Direction, Directions
+from sluice.protocol.route.stages import Counted
 from sluice.protocol.route.table import Table
 
-Index = FilterSet[tuple[Peer, Entry]]
+Index = FilterSet[tuple[Direction, Entry]]
 
 #: From so many records on, matches are grouped by arrays instead of one by one.
 MANY = 256
 
 
 class Route(NamedTuple):
-    """What of a batch is for one peer: the rows, and the subscriptions that say so, as in `Deliver`."""
+    """What of a batch is for one direction: the rows, and the subscriptions that say so, as in `Deliver`."""
 
     rows: Sequence[int]
     combinations: tuple[tuple[EntryId, ...], ...]
@@ -34,21 +36,29 @@ class Route(NamedTuple):
 
 
 class Forwarding:
-    """Finds the entries, and so the peers, that a notification is for."""
+    """Finds the entries, and so the directions, that a notification is for. Reliable subscriptions are served elsewhere."""
 
-    __slots__ = ("_index", "_table")
+    __slots__ = ("_counted", "_directions", "_index", "_table")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, directions: Directions) -> None:
         self._table = table
+        self._directions = directions
         self._index: Index | None = None
+        #: The brokers of a node tell the same.
+        self._counted: Counted[tuple[Direction, Entry]] = Counted()
 
     def update(self, peer: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
         """Follows a change of a peer's entries."""
         if self._index is not None:
-            for entry in removed:
-                self._index.remove((peer, entry))
-            for entry in added:
-                self._index.add((peer, entry), entry.where)
+            come, go = self._counted.update(self._keys(peer, added), self._keys(peer, removed))
+            for key in go:
+                self._index.remove(key)
+            for key in come:
+                self._index.add(key, key[1].where)
+
+    def _keys(self, peer: Peer, entries: Iterable[Entry]) -> Iterator[tuple[Direction, Entry]]:
+        direction = self._directions.of(peer)
+        return ((direction, entry) for entry in entries if not entry.reliable)
 
     def begin(self) -> None:
         """Makes the index now, and has it follow the table from here on: no notification waits for a large one."""
@@ -58,8 +68,8 @@ class Forwarding:
         """Forgets the index; the next notification makes it anew."""
         self._index = None
 
-    def find(self, batches: Sequence[Batch]) -> Iterator[dict[Peer, Route]]:
-        """For each batch, the peers it is for; all that came together is matched together."""
+    def find(self, batches: Sequence[Batch]) -> Iterator[dict[Direction, Route]]:
+        """For each batch, the directions it is for; all that came together is matched together."""
         index = self._made()
         if all(isinstance(batch, Records) for batch in batches):
             together = Notifications(chain.from_iterable(batch.notifications for batch in batches))
@@ -70,18 +80,18 @@ class Forwarding:
 
     def _made(self) -> Index:
         if self._index is None:
-            self._index = FilterSet()
-            for peer, entry in self._table.contents():
-                self._index.add((peer, entry), entry.where)
+            self._index, self._counted = FilterSet(), Counted()
+            for peer, replica in self._table.replicas.items():
+                self.update(peer, replica.entries, ())
         return self._index
 
 
-def _routes(index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]) -> Iterator[dict[Peer, Route]]:
+def _routes(index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]) -> Iterator[dict[Direction, Route]]:
     """The routes of batches that follow each other in the records, each so long."""
     if len(records) < MANY:
         found = index.matching_each(records)
         for length in lengths:
-            yield _one_by_one(list(islice(found, length)))
+            yield routes_of(list(islice(found, length)))
         return
     rows, places, keys = index.match_batch(records)
     ends = np.cumsum(lengths)
@@ -90,9 +100,9 @@ def _routes(index: Index, records: Notifications | pa.RecordBatch, lengths: list
         yield _at_once(rows[start:end] - first, places[start:end], keys)
 
 
-def _one_by_one(found: list[list[tuple[Peer, Entry]]]) -> dict[Peer, Route]:
+def routes_of(found: list[list[tuple[Direction, Entry]]]) -> dict[Direction, Route]:
     """Routes from the entries that match each row."""
-    rows: dict[Peer, dict[int, tuple[EntryId, ...]]] = {}
+    rows: dict[Direction, dict[int, tuple[EntryId, ...]]] = {}
     for row, matches in enumerate(found):
         for peer, entry in matches:
             mine = rows.setdefault(peer, {})
@@ -106,16 +116,16 @@ def _route(rows: list[int], subscriptions: list[tuple[EntryId, ...]]) -> Route:
     return Route(rows, tuple(combinations), which if len(combinations) > 1 else ())
 
 
-def _at_once(rows: Numbers, places: Numbers, keys: list[tuple[Peer, Entry]]) -> dict[Peer, Route]:
+def _at_once(rows: Numbers, places: Numbers, keys: list[tuple[Direction, Entry]]) -> dict[Direction, Route]:
     """The same for many rows, without looking at each."""
     if not len(rows):
         return {}
-    codes: dict[Peer, int] = {}
+    codes: dict[Direction, int] = {}
     code_of = np.array([codes.setdefault(peer, len(codes)) for peer, _ in keys], np.int64)[places]
     names = list(codes)
     order = np.argsort(code_of, kind="stable")
     present, starts = np.unique(code_of[order], return_index=True)
-    routes: dict[Peer, Route] = {}
+    routes: dict[Direction, Route] = {}
     for code, part in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
         mine, entries = rows[part], places[part]
         if (mine[1:] == mine[:-1]).any():

@@ -1,18 +1,21 @@
 """One table of a broker: what each peer has told about itself, and what each neighbour is told because of it.
 
 Entries come in from peers as replicas. For every neighbour H an `Outlet` keeps `sent[H] == reduce(alpha(H))`, where alpha(H) is
-what any peer other than H has told; in a steered table only what overlaps the steering filters that came from H
+what peers in any direction but that of H have told; in a steered table only what overlaps the steering filters that came from H
 (section 3.6: advertisements steer subscriptions; in the same way, watches steer interest).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from sluice.match.filterset import FilterSet
 from sluice.protocol.batch import Peer
 from sluice.protocol.export import Delta, Export, Replica
-from sluice.protocol.messages import Change, Entry, Kind, Version
+from sluice.protocol.messages import NO_CLOCKS, Change, Clocks, Entry, Kind, Version
+from sluice.protocol.reliable.clocks import latest
+from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.reduce import Reducer
 from sluice.protocol.route.stages import Counted, Net
 
@@ -94,7 +97,7 @@ class Outlet:
         """Whether nothing can concern the neighbour."""
         return self._relevance is not None and not self._relevance.is_steered
 
-    def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry]) -> Change | None:
+    def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry], clocks: Clocks) -> Change | None:
         """Works everything out anew from what it depends on, and tells the neighbour what differs."""
         self._reducer, self._relevance = self._make(), Relevance() if self._steered else None
         told = dict.fromkeys(self._reducer.start())
@@ -104,17 +107,18 @@ class Outlet:
             told.update(dict.fromkeys(added))
         come = [entry for entry in told if entry not in self.export.sent]
         go = [entry for entry in self.export.sent if entry not in told]
-        return self.export.change(come, go)
+        return self.export.change(come, go, clocks)
 
-    def update(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
-        """Follows a change of the entries."""
-        return self.export.change(*self._feed(added, removed))
+    def update(self, added: Iterable[Entry], removed: Iterable[Entry], clocks: Clocks) -> Change | None:
+        """Follows a change of the entries and of the clocks, in one step."""
+        return self.export.change(*self._feed(added, removed), clocks)
 
     def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
         """Follows a change of what the neighbour steers by."""
-        return self.export.change(*self._turn(added, removed))
+        return self.export.change(*self._turn(added, removed), self.export.clocks)
 
     def _feed(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
+        added, removed = [*map(_told, added)], [*map(_told, removed)]
         if self._relevance is not None:
             added, removed = self._relevance.update(added, removed)
             if not added and not removed:
@@ -127,11 +131,23 @@ class Outlet:
         return self._reducer.update(*self._relevance.steer(added, removed))
 
 
+def _told(entry: Entry) -> Entry:
+    """An entry as others hear of it: that it is reliable concerns its own broker alone."""
+    return replace(entry, reliable=False) if entry.reliable else entry
+
+
 class Table:
     """The replicas of one kind and the outlets that depend on them."""
 
-    def __init__(self, kind: Kind, reducer: Callable[[], Reducer], steering: Table | None = None) -> None:
+    def __init__(
+        self, kind: Kind, reducer: Callable[[], Reducer], directions: Directions, steering: Table | None = None
+    ) -> None:
         self.kind = kind
+        self._directions = directions
+        #: The time of the broker's own clock, if it has reliable subscribers.
+        self.clock: Clocks = NO_CLOCKS
+        #: What brokers have told with their entries, of those who have told something.
+        self._clocks: dict[Peer, Clocks] = {}
         self.replicas: dict[Peer, Replica] = {}
         self.exports: dict[Peer, Export] = {}
         self._outlets: dict[Peer, Outlet] = {}
@@ -165,6 +181,27 @@ class Table:
         replica = self.replicas.pop(peer, None)
         return ([], []) if replica is None else replica.clear()
 
+    @property
+    def is_relied_on(self) -> bool:
+        """Whether there are reliable subscriptions anywhere, for all that is known."""
+        return bool(self.clock or self._clocks)
+
+    def clocks_of(self, direction: Direction) -> Clocks:
+        """Up to which times the reliable subscriptions that lie in a direction are covered by what was told from there."""
+        of = self._directions.of
+        return latest(clocks for peer, clocks in self._clocks.items() if of(peer) == direction)
+
+    def _clocks_for(self, peer: Peer) -> Clocks:
+        tells = self._directions.tells
+        return latest([self.clock, *(clocks for source, clocks in self._clocks.items() if tells(source, peer))])
+
+    def _note_clocks(self, peer: Peer) -> None:
+        replica = self.replicas.get(peer)
+        if replica is not None and replica.clocks:
+            self._clocks[peer] = replica.clocks
+        else:
+            self._clocks.pop(peer, None)
+
     def contents(self) -> Iterator[tuple[Peer, Entry]]:
         """All entries, each with the peer it came from."""
         for peer, replica in self.replicas.items():
@@ -172,10 +209,11 @@ class Table:
                 yield peer, entry
 
     def update(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
-        """A peer's entries changed: what the others are told."""
+        """A peer's entries or clocks changed: what the others are told."""
+        self._note_clocks(source)
         for peer, outlet in self._outlets.items():
-            if peer != source and not outlet.is_idle:
-                change = outlet.update(added, removed)
+            if self._directions.tells(source, peer) and not outlet.is_idle:
+                change = outlet.update(added, removed, self._clocks_for(peer))
                 if change is not None:
                     yield peer, change
 
@@ -195,6 +233,7 @@ class Table:
 
     def rebuild(self, contents: Contents) -> Iterator[tuple[Peer, Change]]:
         """Works out anew what every neighbour is told: what differs from what it was told."""
+        self._clocks = {peer: replica.clocks for peer, replica in self.replicas.items() if replica.clocks}
         for peer in self._outlets:
             change = self._rebuild(peer, contents)
             if change is not None:
@@ -204,8 +243,8 @@ class Table:
         steering = self._steering_of(peer)
         others: list[Entry] = []
         if self._steering is None or steering:
-            others = [entry for source, entry in contents() if source != peer]
-        return self._outlets[peer].rebuild(others, steering)
+            others = [entry for source, entry in contents() if self._directions.tells(source, peer)]
+        return self._outlets[peer].rebuild(others, steering, self._clocks_for(peer))
 
     def _steering_of(self, peer: Peer) -> tuple[Entry, ...]:
         if self._steering is None or peer not in self._steering.replicas:

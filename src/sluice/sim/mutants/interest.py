@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.broker import Arrival, Broker
 from sluice.client.seam import Replayed
 from sluice.client.session import Session
 from sluice.protocol.interest import Demand, Factory
@@ -67,7 +67,7 @@ def _() -> Patch:
         def ask(self: Broker, peer: str, request: Request) -> None:
             if isinstance(request.question, ReplayEvent):
                 source = next(peer for peer, role in self.roles.items() if role == Role.BROKER)
-                self._publish([(source, batch) for batch in request.question.batches])
+                self._publish([Arrival(source, batch) for batch in request.question.batches])
             else:
                 original(self, peer, request)
 

@@ -3,7 +3,7 @@
 Safety: `no-duplicate`, `published`, `wanted` (Def. 2.1, axioms (2) to (4)), `refused` and `refusing` (Def. 2.4),
 `eventually-safe` (Def. 2.3). Liveness: `live` (Def. 2.1 and 2.4), `acknowledged` and `complete` (axioms (5) and (6)), `cached`.
 Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.streams`; the past
-and then what is live: `sluice.sim.spec.seams`.
+and then what is live: `sluice.sim.spec.seams`; reliable subscriptions: `sluice.sim.spec.reliable`.
 Which of them must hold depends on what may fail: see the groups below.
 
 >>> from sluice.sim.trace import Notified, Published, Subscribed, Trace
@@ -21,6 +21,7 @@ from __future__ import annotations
 from sluice.sim.spec.delivery import ACKNOWLEDGED, CACHED, COMPLETE, LIVE
 from sluice.sim.spec.history import History
 from sluice.sim.spec.interest import INTEREST, REPLAY, TOLD
+from sluice.sim.spec.reliable import ARRIVED, GAPLESS
 from sluice.sim.spec.safety import EVENTUALLY_SAFE, NO_DUPLICATE, PUBLISHED, REFUSED, REFUSING, WANTED
 from sluice.sim.spec.seams import SEAM
 from sluice.sim.spec.streams import ACCEPTED, CAUGHT_UP, LOGGED, READ, ROOM, SETTLED, STORED_FIRST
@@ -34,12 +35,14 @@ LIVENESS: tuple[Check, ...] = (LIVE, ACKNOWLEDGED, COMPLETE, CACHED)
 INTERESTS: tuple[Check, ...] = (TOLD, INTEREST, REPLAY)
 #: What durable brokers and readers promise, whatever crashes, as long as disks keep what they have synced.
 STREAMS: tuple[Check, ...] = (LOGGED, ACCEPTED, STORED_FIRST, ROOM, READ, SETTLED, CAUGHT_UP)
+#: What reliable subscriptions rely on, under the same conditions.
+RELIABLE: tuple[Check, ...] = (GAPLESS, ARRIVED)
 #: What holds with leases even if everything was corrupted (Def. 2.3).
 STABILIZING: tuple[Check, ...] = (EVENTUALLY_SAFE, LIVE)
 #: All that holds if nothing but crashes and lost links happens.
 ALL: tuple[Check, ...] = (*SAFETY, *LIVENESS, *INTERESTS)
 
-CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS, SEAM)}
+CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS, SEAM, *RELIABLE)}
 
 #: The axioms of Tanner and Mühl by their numbers.
 AXIOMS: dict[int, Check] = {2: NO_DUPLICATE, 3: PUBLISHED, 4: WANTED, 5: ACKNOWLEDGED, 6: COMPLETE}
@@ -48,12 +51,14 @@ __all__ = [
     "ACCEPTED",
     "ACKNOWLEDGED",
     "ALL",
+    "ARRIVED",
     "AXIOMS",
     "CACHED",
     "CAUGHT_UP",
     "CHECKS",
     "COMPLETE",
     "EVENTUALLY_SAFE",
+    "GAPLESS",
     "INTEREST",
     "INTERESTS",
     "LIVE",
@@ -64,6 +69,7 @@ __all__ = [
     "READ",
     "REFUSED",
     "REFUSING",
+    "RELIABLE",
     "REPLAY",
     "ROOM",
     "SAFETY",

@@ -1,0 +1,68 @@
+"""The publisher's side: where its stream ends, and how far everybody is who relies on it.
+
+Who seems to be behind is told where the stream ends until it says that it is there: what was lost at the end of a stream is
+noticed in no other way. The log may let go of what all have reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Clocks, Missing, Runs
+from sluice.protocol.reliable.clocks import knows
+from sluice.protocol.route.directions import Direction
+
+
+class Source:
+    """The stream of one broker."""
+
+    __slots__ = ("_name", "_number", "_reads", "head", "reached", "told")
+
+    def __init__(self, name: Peer, head: int) -> None:
+        self._name = name
+        #: The last offset that is on disk.
+        self.head = head
+        #: How far brokers with reliable subscribers have said they are.
+        self.reached: dict[Peer, int] = {}
+        #: What each direction was told of with the end of the stream.
+        self.told: dict[Direction, Clocks] = {}
+        self._number = 0
+        #: What is read from the log for whom.
+        self._reads: dict[str, Missing] = {}
+
+    def note(self, offsets: Mapping[Peer, int]) -> None:
+        """Takes note of how far brokers are."""
+        for name, offset in offsets.items():
+            self.reached[name] = max(self.reached.get(name, 0), offset)
+
+    def is_behind(self, clocks: Iterable[Peer]) -> bool:
+        """Whether some of these brokers have not reached the end of the stream, for all that is known."""
+        return any(self.reached.get(name, -1) < self.head for name in clocks)
+
+    def is_news(self, direction: Direction, clocks: Clocks) -> bool:
+        """Whether subscriptions in a direction are known that it was not told of."""
+        return not knows(self.told.get(direction, {}), clocks)
+
+    def forget(self, known: Mapping[Peer, int]) -> None:
+        """Forgets brokers that nobody relies on any more."""
+        for name in [name for name in self.reached if name not in known]:
+            del self.reached[name]
+
+    def read(self, message: Missing) -> tuple[str, int, int]:
+        """Takes note of what is read from the log: a name for it, and the first and last offset to read."""
+        self._number += 1
+        id = f"{self._name}//{self._number}"
+        self._reads[id] = message
+        return id, message.runs[0][0], message.runs[-1][1]
+
+    def was_read(self, id: str) -> Missing | None:
+        """What was asked for under a name; None: nothing was."""
+        return self._reads.pop(id, None)
+
+
+def clipped(runs: Runs, through: int) -> Iterator[tuple[int, int]]:
+    """The offsets up to one of them."""
+    for first, last in runs:
+        if first <= through:
+            yield first, min(last, through)
