@@ -41,12 +41,19 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Gone,
     Halted,
+    Head,
     Heard,
     Kind,
     Lost,
+    Missing,
     Notify,
+    Passage,
     Question,
+    Quiet,
+    Reached,
+    Ready,
     Refused,
     Replay,
     ReplayEvent,
@@ -56,9 +63,15 @@ from sluice.protocol.messages import (
     Resume,
     Resumed,
     Role,
+    Runs,
+    Skipped,
     Snapshot,
+    Started,
     Version,
 )
+from sluice.protocol.reliable.runs import runs_of, union
+from sluice.protocol.vectors import Heard as HeardVectors
+from sluice.protocol.vectors import Said
 from sluice.protocol.wire import (
     PROTOCOL,
     Anything,
@@ -95,7 +108,9 @@ class Fuzzer:
         makers: tuple[Callable[[], Anything], ...] = (
             lambda: Hello(PROTOCOL, self.role(), self.name(), self.number(), self.number(), token=self.name()),
             lambda: Hello(PROTOCOL, self.role(), self.name(), self.number(), self.number()),
+            lambda: Hello(PROTOCOL, Role.BROKER, self.name(), self.number(), node=self.name()),
             lambda: Welcome(PROTOCOL, self.name(), self.number(), self.random.choice((None, 5)), 2.5),
+            lambda: Welcome(PROTOCOL, self.name(), self.number(), 5, 2.5, self.name(), self.name()),
             lambda: Bye(self.name(), self.generator.chance(0.5)),
             Ping,
             lambda: Credit(self.number()),
@@ -103,14 +118,21 @@ class Fuzzer:
             self.change,
             lambda: Digest(self.kind(), self.version(), self.number()),
             lambda: Lost(self.kind()),
-            lambda: Snapshot(self.kind(), self.version(), self.entries()),
+            lambda: Snapshot(self.kind(), self.version(), self.entries(), self.clocks()),
             lambda: Ack(self.kind(), self.version()),
             lambda: Notify(self.batch()),
+            self.passing,
+            lambda: Quiet(Passage(self.name(), self.runs(), self.clocks(), self.random.choice((None, self.name())))),
+            lambda: Head(self.name(), self.offset(), self.clocks()),
+            lambda: Missing(self.name(), self.name(), self.runs(), self.offset()),
+            lambda: Gone(self.name(), self.runs(), self.name()),
+            lambda: Reached(self.name(), self.clocks()),
+            lambda: Started(self.name(), self.offset(), (self.id(), "c/1")),
+            lambda: Ready((self.id(),)),
+            lambda: Skipped(self.name(), self.runs(), ("c/1",)),
             self.deliver,
             lambda: Accepted(self.number()),
             lambda: Refused((1, self.number()), self.name()),
-            lambda: Halted(self.number(), self.name()),
-            Heard,
             lambda: Halted(self.number(), self.name()),
             Heard,
             lambda: Request(self.id(), self.name(), self.question()),
@@ -145,6 +167,7 @@ class Fuzzer:
                 parse(self.random.choice(texts)),
                 self.random.choice((None, self.id(), "c/1")),
                 self.random.choice(replays),
+                self.generator.chance(0.2),
             )
             for _ in range(self.random.randrange(4))
         )
@@ -153,7 +176,25 @@ class Fuzzer:
     def change(self) -> Change:
         entries = self.entries()
         cut = self.random.randint(0, len(entries))
-        return Change(self.kind(), self.version(), self.version(), entries[:cut], entries[cut:])
+        return Change(self.kind(), self.version(), self.version(), entries[:cut], entries[cut:], self.clocks())
+
+    def offset(self) -> int:
+        return self.random.choice((0, 1, 7, 200, 2**31, 2**63 - 1))
+
+    def clocks(self) -> dict[str, int]:
+        return {self.name(): self.offset() for _ in range(self.random.choice((0, 1, 1, 3)))}
+
+    def runs(self) -> Runs:
+        offsets = (self.random.randrange(1, 60) for _ in range(self.random.randint(1, 5)))
+        return union((offset, offset + self.random.choice((0, 0, 3, 2**40))) for offset in offsets)
+
+    def passing(self) -> Notify:
+        """Notifications of a log, and what else they account for."""
+        batch = self.batch()
+        logged = batch.logged or Logged(self.name(), range(7, 7 + len(batch)), 1)
+        runs = union((*runs_of(logged.offsets), *(self.runs() if self.generator.chance(0.5) else ())))
+        to = self.random.choice((None, None, self.name()))
+        return Notify(batch.placed(logged), Passage(logged.stream, runs, self.clocks(), to))
 
     def record(self) -> dict[str, Any]:
         return portable(self.generator.record(typed=self.generator.chance(0.5)))
@@ -175,7 +216,8 @@ class Fuzzer:
         batch = self.batch()
         if self.generator.chance(0.5):
             return Deliver(batch, (("c/1", "c/2"),))
-        return Deliver(batch, (("c/1",), ("c/2",)), array("I", (self.random.randrange(2) for _ in range(len(batch)))))
+        which = array("I", (self.random.randrange(2) for _ in range(len(batch))))
+        return Deliver(batch, (("c/1",), ("c/2",)), which, self.generator.chance(0.5))
 
     def place(self) -> Place | None:
         return self.random.choice((None, Place(self.number(), self.name(), self.number())))
@@ -212,7 +254,8 @@ class Fuzzer:
 
     def damaged(self) -> bytes:
         """The bytes of some messages, changed in one way or several, or in none."""
-        data = bytearray(b"".join(b"".join(encode(self.message())) for _ in range(self.random.randint(1, 3))))
+        said = Said()
+        data = bytearray(b"".join(b"".join(encode(self.message(), said)) for _ in range(self.random.randint(1, 3))))
         for _ in range(self.random.choice((0, 1, 1, 1, 2, 5))):
             self.random.choice(
                 (self._flip, self._cut, self._insert, self._repeat, self._retype, self._resize, self._overwrite)
@@ -246,7 +289,7 @@ class Fuzzer:
 
     def _retype(self, data: bytearray) -> None:
         if len(data) > 4:
-            data[4] = self.random.choice((0, 1, 2, 16, 19, 32, 33, 48, 49, 77, 255, data[4] | MORE))
+            data[4] = self.random.choice((0, 1, 2, 16, 19, 32, 33, 39, 41, 48, 49, 64, 65, 66, 77, 255, data[4] | MORE))
 
     def _resize(self, data: bytearray) -> None:
         size = self.random.choice((0, 1, 5, len(data), 1 << 22, (1 << 22) + 1, 2**32 - 1))
@@ -257,12 +300,12 @@ def check_decoding(seed: int) -> str:
     """Feeds the reader bytes in pieces of any size; says what came of it."""
     fuzzer = Fuzzer(seed)
     data = fuzzer.damaged()
-    reader = FrameReader(MAX_MESSAGE_BYTES)
+    reader, heard = FrameReader(MAX_MESSAGE_BYTES), HeardVectors()
     outcome = "incomplete"
     try:
         for piece in pieces(data, fuzzer.random):
             for type, payload in reader.feed(piece):
-                message = decode(type, payload)
+                message = decode(type, payload, heard)
                 sent = b"".join(encode(message))
                 assert b"".join(encode(decode(type, sent[5:]))) == sent, f"{message} changes when it is sent on"
                 outcome = "decoded"

@@ -69,6 +69,15 @@ MAX_CLIENT_MESSAGE_BYTES = 32 << 20
 #: Notifications in one batch, so that its rows are counted in few bytes and no batch keeps a broker busy for long.
 MAX_BATCH = 65_536
 
+#: Brokers with reliable subscribers whose clocks a message may name.
+MAX_CLOCKS = 10_000
+
+#: Vectors of clocks that both ends of a connection remember by number, for each direction: more than are in use at a time.
+MAX_VECTORS = 256
+
+#: Stretches of offsets in one message: as many as one question for what is missing can make.
+MAX_RUNS = 4_096
+
 #: Characters of the name of a broker, a client or a durable subscription.
 MAX_NAME = 200
 

@@ -237,10 +237,10 @@ class Raw:
         return raw
 
     @classmethod
-    async def broker(cls, server: Listening, name: str) -> Raw:
+    async def broker(cls, server: Listening, name: str, node: str | None = None) -> Raw:
         """The same for a broker."""
         raw = await cls.to(server)
-        raw.say(Hello(PROTOCOL, Role.BROKER, name, 1))
+        raw.say(Hello(PROTOCOL, Role.BROKER, name, 1, node=node))
         await raw.hear(Welcome)
         return raw
 

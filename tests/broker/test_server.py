@@ -27,13 +27,21 @@ from sluice.protocol.messages import (
     Described,
     Digest,
     Entry,
+    Gone,
+    Head,
     Kind,
     Lost,
+    Missing,
     Notify,
+    Passage,
+    Quiet,
+    Reached,
     Refused,
+    Replay,
     Request,
     Role,
     Snapshot,
+    Started,
     Version,
 )
 from sluice.protocol.wire import PROTOCOL, Anything, Credit, Dropped, Hello, Ping, Welcome, encode
@@ -69,8 +77,8 @@ BEFORE_HELLO: dict[str, tuple[bytes | Anything, str]] = {
     "a subscription": (subscribe(0, entry()), "say hello first"),
     "credit": (Credit(5), "say hello first"),
     "a welcome": (Welcome(PROTOCOL, "b", 1, None, 1.0), "nobody waits for your welcome"),
-    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 2 of the protocol, not 0"),
-    "a newer version": (Hello(3, Role.BROKER, "eve", 1), "speaks version 2 of the protocol, not 3"),
+    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 3 of the protocol, not 0"),
+    "a newer version": (Hello(4, Role.BROKER, "eve", 1), "speaks version 3 of the protocol, not 4"),
     "the broker's own name": (Hello(PROTOCOL, Role.BROKER, "b", 1), "b is the name of this broker"),
     "a name with a slash": (Hello(PROTOCOL, Role.CLIENT, "e/ve", 1), "has a slash in it"),
     "the name of a client, as a broker": (
@@ -97,11 +105,34 @@ FROM_CLIENTS: dict[str, tuple[bytes | Anything, str]] = {
         "is not yours",
     ),
     "a place in a log": (Notify(records().placed(Logged("b", (1,), 0))), "only brokers say where"),
+    "a passage": (
+        Notify(records().placed(Logged("b", (1,), 0)), Passage("b", ((1, 1),), {})),
+        "only brokers say where",
+    ),
+    "a silence": (Quiet(Passage("b", ((1, 1),), {})), "only brokers say Quiet"),
+    "the end of a stream": (Head("b", 5, {}), "only brokers say Head"),
+    "what is missing": (Missing("b", "eve", ((1, 1),), 1), "only brokers say Missing"),
+    "what is gone": (Gone("b", ((1, 1),), "c"), "only brokers say Gone"),
+    "how far it is": (Reached("b", {"eve": 5}), "only brokers say Reached"),
+    "a start": (Started("b", 1, ("eve/1",)), "only brokers say Started"),
+    "clocks": (Snapshot(Kind.SUBSCRIPTIONS, Version(1, 0), (), {"eve": 1}), "only brokers have clocks"),
+    "a reliable advertisement": (
+        Snapshot(Kind.ADVERTISEMENTS, Version(1, 0), (Entry(parse("x > 1"), "eve/1", reliable=True),)),
+        "cannot be reliable",
+    ),
+    "a reliable replay": (
+        subscribe(0, Entry(parse("x > 1"), "eve/1", Replay(5), reliable=True)),
+        "cannot be reliable",
+    ),
+    "a reliable subscription where there is no log": (
+        subscribe(0, Entry(parse("x > 1"), "eve/1", reliable=True)),
+        "b keeps no log, so nothing can be reliable there",
+    ),
     "a record that is too large": (
         Notify(Records("eve", range(1, 2), records=[{"x": b"0" * 1_100_000}])),
         "a record takes more than",
     ),
-    "columns that are none": (b"\0\0\0\x10\x20\0\0\0\x09\x96\x01\xa1e\x01\x01\xc4\0\xc0xy", "should be Notify"),
+    "columns that are none": (b"\0\0\0\x14\x20\0\0\0\0\0\0\0\x09\x96\x01\xa1e\x01\x01\xc4\0\xc0xy", "should be Notify"),
     "an endless message": (
         (MAX_FRAME_BYTES.to_bytes(4, "big") + b"\xa0" + b"\0" * (MAX_FRAME_BYTES - 1))
         * (MAX_CLIENT_MESSAGE_BYTES // MAX_FRAME_BYTES + 1),
@@ -360,6 +391,65 @@ async def test_a_link_that_would_close_a_cycle_is_refused() -> None:
 
 
 @played
+async def test_a_reliable_subscription_does_not_go_with_advertisements(tmp_path: Path) -> None:
+    async with running("b", data=tmp_path, advertisements="covering") as server:
+        raw = await Raw.client(server, "eve")
+        told = next(one for one in raw.came if isinstance(one, Welcome)).unreliable
+        assert told is not None and "advertisements" in told
+        assert await say(raw, subscribe(0, Entry(parse("x > 1"), "eve/1", reliable=True))) == told
+
+
+@played
+async def test_brokers_of_a_node_are_one_way_and_may_be_linked_to_each_other() -> None:
+    """Two nodes of two brokers, every broker linked to all others: no link closes a cycle."""
+    async with AsyncExitStack() as stack:
+        servers: list[Server] = []
+        for name, node in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
+            links = tuple(str(server.address) for server in servers)
+            servers.append(await stack.enter_async_context(running(name, node=node, links=links)))
+        await until(linked(*servers))
+        await until(lambda: all(len(server.peers) == 3 for server in servers))
+        a1, a2, b1, _ = servers
+        assert b1.broker.directions.of("a1") == b1.broker.directions.of("a2") == "a"
+        assert a1.broker.directions.is_sibling("a2") and a2.broker.directions.is_sibling("a1")
+        # A third node that is linked to both of them does.
+        raw = await Raw.broker(a1, "c1", "c")
+        raw.say(Snapshot(Kind.BROKERS, Version(1, 0), (entry("TRUE", "c1"), entry("TRUE", "b2"))))
+        bye = await raw.end()
+        assert bye is not None and "would close a cycle" in bye.reason
+
+
+@played
+async def test_a_name_stands_for_one_node_or_one_client() -> None:
+    async with running("a1", node="a") as server:
+        neighbour, client = await Raw.broker(server, "b1", "b"), await Raw.client(server, "eve")
+        for name, role, node, reason in (
+            ("a", Role.CLIENT, None, "a stands for the node a at a1"),
+            ("b", Role.CLIENT, None, "b stands for the node b at a1"),
+            ("a", Role.BROKER, None, None),
+            ("a", Role.BROKER, "c", "a stands for the node a at a1"),
+            ("b", Role.BROKER, "c", "b stands for the node b at a1"),
+            ("c1", Role.BROKER, "a1", "a1 stands for the node a at a1"),
+            ("c1", Role.BROKER, "b1", "b1 stands for the node b at a1"),
+            ("c1", Role.BROKER, "eve", "eve stands for a client at a1"),
+            ("b2", Role.BROKER, "b", None),
+            ("b", Role.BROKER, "b", None),
+            ("b1", Role.BROKER, "d", None),
+        ):
+            raw = await Raw.to(server)
+            hello = Hello(PROTOCOL, role, name, 1, node=node)
+            if reason is not None:
+                assert reason in await say(raw, hello)
+            else:
+                raw.say(hello)
+                await raw.hear(Welcome)
+                await raw.close()
+                await until(lambda name=name: name not in server.peers or name == "b1")  # type: ignore[misc]
+        await neighbour.close()
+        await client.close()
+
+
+@played
 async def test_two_links_that_close_a_cycle_in_the_same_moment_do_not_both_stay() -> None:
     async with running("a") as a:
         d, e = await Raw.broker(a, "d"), await Raw.broker(a, "e")
@@ -368,7 +458,7 @@ async def test_two_links_that_close_a_cycle_in_the_same_moment_do_not_both_stay(
         e.say(both)
         ends = [asyncio.ensure_future(raw.end()) for raw in (d, e)]
         await until(lambda: len(a.peers) == 1)
-        assert a.broker.ways[Kind.BROKERS]["x"] in a.peers
+        assert a.broker.ways[Kind.BROKERS].get("x") in a.peers
         await d.close()
         await e.close()
         await asyncio.gather(*ends)

@@ -17,11 +17,16 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "topology.toml"
 
 
+def above(upper: str, lower: str) -> dict[str, tuple[str, ...]]:
+    """Who dials whom, where each dials one."""
+    return {name: (one,) for one, name in zip(upper.split(), lower.split(), strict=True)}
+
+
 def test_the_example(file: Path) -> None:
     file.write_text(EXAMPLE)
     net = read_topology(file)
     assert list(net.brokers) == ["b1", "b2", "b3", "b4", "b5", "b6", "b7"]
-    assert net.above == {"b2": "b1", "b3": "b1", "b4": "b2", "b5": "b2", "b6": "b3", "b7": "b3"}
+    assert net.above == above("b1 b1 b2 b2 b3 b3", "b2 b3 b4 b5 b6 b7")
     assert [config.listen for config in net.brokers.values()][::3] == [
         "127.0.0.1:7470",
         "127.0.0.1:7473",
@@ -31,28 +36,24 @@ def test_the_example(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "above"),
-    [
-        ("line", {"b2": "b1", "b3": "b2", "b4": "b3"}),
-        ("star", {"b2": "b1", "b3": "b1", "b4": "b1"}),
-        ("tree", {"b2": "b1", "b3": "b1", "b4": "b2"}),
-    ],
+    ("shape", "upper"),
+    [("line", "b1 b2 b3"), ("star", "b1 b1 b1"), ("tree", "b1 b1 b2")],
 )
-def test_shapes(shape: str, above: dict[str, str]) -> None:
-    assert topology(shape, 4).above == above
+def test_shapes(shape: str, upper: str) -> None:
+    assert topology(shape, 4).above == above(upper, "b2 b3 b4")
 
 
 def test_links_hang_from_the_first_broker() -> None:
     links = [["c", "d"], ["b", "c"], ["a", "c"]]
     net = topology("links", ["a", "b", "c", "d"], links=links)
-    assert net.above == {"c": "a", "d": "c", "b": "c"}
+    assert net.above == above("a c c", "c d b")
     assert list(net.brokers) == ["a", "c", "d", "b"]
 
 
 def test_links_name_the_brokers(file: Path) -> None:
     file.write_text('[network]\nlinks = [["x", "y"], ["z", "y"]]\nport = 9000\n')
     net = read_topology(file)
-    assert net.above == {"y": "x", "z": "y"}
+    assert net.above == above("x y", "y z")
     assert net.brokers["z"].listen == "127.0.0.1:9002"
 
 
@@ -108,6 +109,22 @@ def test_settings_of_all_and_of_one(file: Path) -> None:
             r"cache_seconds \(from .*\[broker\]\): 'long' is no",
         ),
         ("[network]\nbrokers = 2\n[broker]\nretain_bytes = 5", "give data a directory"),
+        ("[network]\nbrokers = 3\nbrokers_per_node = 0", "brokers_per_node is 0: a node has at least 1"),
+        ("[network]\nbrokers = 3\nbrokers_per_node = 'x'", "brokers_per_node is 'x': write a number"),
+        ("[network]\nbrokers = 3\n[nodes]\nb4 = ['x', 'y']", r"\[nodes\]: nothing is called b4"),
+        ("[network]\nbrokers = 3\n[nodes]\nb2 = 'x'", "b2 is 'x': write the names of its brokers"),
+        ("[network]\nbrokers = 3\n[nodes]\nb2 = []", r"b2 is \[\]: write the names of its brokers"),
+        ("[network]\nbrokers = 3\n[nodes]\nb2 = ['x', 'x']", "two brokers are called x, of b2 and b2"),
+        ("[network]\nbrokers = 3\n[nodes]\nb2 = ['x', 'b3']", "two brokers are called b3, of b2 and b3"),
+        (
+            "[network]\nbrokers = 3\n[nodes]\nb2 = ['x', 'y']\nb3 = ['b2', 'z']",
+            "b2 is the name of a node, and of a broker of the node b3",
+        ),
+        ("[network]\nbrokers = 2\n[brokers.b1]\nnode = 'x'", r"node has no place here: nodes stand in \[nodes\]"),
+        (
+            "[network]\nbrokers = 3\n[nodes]\nb2 = ['x', 'y']\n[brokers.b2]\nfsync = true",
+            r"\[brokers\]: nothing is called b2: there are b1, b3, x, y",
+        ),
     ],
 )
 def test_what_cannot_be(file: Path, toml: str, said: str) -> None:
@@ -115,6 +132,31 @@ def test_what_cannot_be(file: Path, toml: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
         read_topology(file)
     assert "topology.toml" in str(caught.value)
+
+
+def test_nodes_of_several_brokers(file: Path) -> None:
+    file.write_text(
+        '[network]\nlinks = [["a", "hub"], ["hub", "spoke"]]\nport = 9000\ndata = "logs"\n'
+        '[nodes]\nhub = ["hub", "hub2"]\nspoke = ["s1", "s2"]\n[brokers.s2]\nfsync = false\n'
+    )
+    net = read_topology(file)
+    assert {name: config.node for name, config in net.brokers.items()} == {
+        "a": None,
+        "hub": "hub",
+        "hub2": "hub",
+        "s1": "spoke",
+        "s2": "spoke",
+    }
+    assert net.above == {"hub": ("a",), "hub2": ("a", "hub"), "s1": ("hub", "hub2"), "s2": ("hub", "hub2", "s1")}
+    assert net.brokers["s2"].listen == "127.0.0.1:9004" and net.brokers["s2"].data == Path("logs/s2")
+    assert not net.brokers["s2"].fsync
+
+
+def test_inner_nodes_of_a_shape_have_as_many_brokers_as_is_said() -> None:
+    net = topology("line", 4, brokers_per_node=2, nodes={"b3": ["x"]})
+    assert [*net.brokers] == ["b1", "b2-1", "b2-2", "x", "b4"]
+    assert net.above == {"b2-1": ("b1",), "b2-2": ("b1", "b2-1"), "x": ("b2-1", "b2-2"), "b4": ("x",)}
+    assert [config.node for config in net.brokers.values()] == [None, "b2", "b2", "b3", None]
 
 
 @given(
@@ -134,10 +176,11 @@ def test_any_tree_of_links_is_taken(data: st.DataObject) -> None:
     links = data.draw(st.permutations([data.draw(st.permutations(pair)) for pair in pairs]))
     net = topology("links", data.draw(st.permutations([f"n{number}" for number in range(count)])), links=links)
     _check_order(net, count)
-    assert {frozenset(link) for link in links} == {frozenset(link) for link in net.above.items()}
+    dialled = {frozenset((name, one)) for name, several in net.above.items() for one in several}
+    assert {frozenset(link) for link in links} == dialled
 
 
 def _check_order(net: Topology, count: int) -> None:
     names = list(net.brokers)
     assert len(names) == count and set(net.above) == set(names[1:])
-    assert all(names.index(upper) < names.index(lower) for lower, upper in net.above.items())
+    assert all(names.index(upper) < names.index(lower) for lower, several in net.above.items() for upper in several)

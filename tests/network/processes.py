@@ -109,7 +109,8 @@ async def started(topology: Topology, *relayed: str) -> AsyncIterator[tuple[Netw
     relays: dict[str, Relay] = {}
     try:
         for name in relayed:
-            relay = relays[name] = Relay(network.addresses[topology.above[name]])
+            (above,) = topology.above[name]
+            relay = relays[name] = Relay(network.addresses[above])
             await relay.start()
             broker = network.brokers[name]
             broker.config = replace(broker.config, links=(str(relay.address),))

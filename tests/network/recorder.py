@@ -322,8 +322,8 @@ class Client:
                 waiting = self._answers.pop(id, None)
                 if waiting is not None:
                     waiting.set_result(answer)
-            case Replayed() | Ended() | CaughtUp() | Full() | Missed():
-                raise AssertionError(f"{name} asked for nothing of the past and got {upcall}")
+            case client.Begun() | Replayed() | Ended() | CaughtUp() | Full() | Missed():
+                raise AssertionError(f"{name} asked for nothing but what is live and got {upcall}")
             case client.PublishAccepted() | client.PublishUnknown():
                 pass
             case _:

@@ -83,7 +83,7 @@ class Run:
         brokers = [*self.network.brokers]
         cache = CACHE if self.setting.is_cached else {}
         self.recorder.write(said.Configured(0.0, advertisements=self.setting.advertisements, **cache))  # type: ignore[arg-type]
-        links = tuple((above, name) for name, above in self.network.topology.above.items())
+        links = tuple((above, name) for name, (above,) in self.network.topology.above.items())
         self.recorder.write(said.Topology(0.0, tuple(brokers), links))
         for number in range(CLIENTS):
             broker = brokers[number % len(brokers)]
@@ -125,7 +125,7 @@ class Run:
 
     async def lose_a_link(self) -> None:
         """A link between brokers is cut, both sides notice, and it heals; the clients go on all the time."""
-        above = self.network.topology.above[CUT]
+        (above,) = self.network.topology.above[CUT]
         ends = [client for client in self.clients if client.broker in (CUT, above)]
         living = asyncio.create_task(self.live(150))
         self.recorder.write(said.LinkLost(self.recorder.now, CUT, above))

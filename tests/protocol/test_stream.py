@@ -12,8 +12,8 @@ from sluice import parse
 from sluice.protocol import stream
 from sluice.protocol.batch import Records
 from sluice.protocol.messages import Fetch, Fetched
+from sluice.protocol.packing import encode_batch
 from sluice.protocol.stream import Stream, only
-from sluice.protocol.wire import encode_batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
+from random import Random
 from typing import Any, get_args
 
 import msgspec
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from sluice import parse
 from sluice.errors import NotificationError, ProtocolError
-from sluice.limits import MAX_BATCH, MAX_DEPTH, MAX_DIGITS, MAX_NAME
+from sluice.limits import MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIGITS, MAX_NAME, MAX_RUNS, MAX_VECTORS
 from sluice.protocol import wire
 from sluice.protocol.batch import Batch, Logged, Records, Rows, batches_of, encode_record, portable
 from sluice.protocol.frames import FrameReader
@@ -27,12 +29,16 @@ from sluice.protocol.messages import (
     Entry,
     Kind,
     Notify,
+    Passage,
     Question,
+    Quiet,
     ReplayEvent,
     Request,
     Version,
 )
-from sluice.protocol.wire import Anything, decode, decode_batch, encode, encode_batch
+from sluice.protocol.packing import decode_batch, encode_batch
+from sluice.protocol.vectors import Heard, Said
+from sluice.protocol.wire import Anything, decode, encode
 from tests.fuzz_frames import Fuzzer, check_decoding
 from tests.protocol.test_batch import RECORDS
 
@@ -159,30 +165,58 @@ def test_every_prefix_and_every_extension_is_refused() -> None:
 
 
 CHANGE = (0, (1, 0), (1, 1))
-ENTRY = ("x > 1", "ann/1", None)
+ENTRY = ("x > 1", "ann/1", None, False)
+CLOCKS = (0, {"b": 1})
 
 
 @pytest.mark.parametrize(
     ("number", "content", "reason"),
     [
         (77, (), "unknown type 77"),
-        (1, (1, 5, "ann", 1, 0, 0, None), "5 is not a valid Role"),
-        (1, (1, 1, "ann", 1, 0, 9, None), "9 is not a valid Policy"),
-        (1, (1, 1, "", 1, 0, 0, None), "a name has 1 to 200 characters"),
-        (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None), "a name has 1 to 200 characters, not 201"),
+        (1, (1, 5, "ann", 1, 0, 0, None, None), "5 is not a valid Role"),
+        (1, (1, 1, "ann", 1, 0, 9, None, None), "9 is not a valid Policy"),
+        (1, (1, 1, "", 1, 0, 0, None, None), "a name has 1 to 200 characters"),
+        (1, (1, 0, "b", 1, 0, 0, None, ""), "a name has 1 to 200 characters"),
+        (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None), "a name has 1 to 200 characters, not 201"),
         (1, (1, 1, "ann", 1, 0), "length"),
-        (1, (1, 1, b"ann", 1, 0, 0, None), "str"),
-        (2, (1, "b", 1, None, 0.0), "a heart cannot beat"),
-        (2, (1, "b", 1, None, float("nan")), "a heart cannot beat"),
-        (2, (1, "b", 1, None, float("inf")), "a heart cannot beat"),
-        (16, (9, (1, 0), (1, 1), [], []), "9 is not a valid Kind"),
-        (16, (*CHANGE, [("x >", None, None)], []), "cannot be read"),
-        (16, (*CHANGE, [ENTRY, ENTRY], []), "names an entry twice"),
-        (16, (*CHANGE, [ENTRY], [ENTRY]), "names an entry twice"),
-        (16, (*CHANGE, [], [ENTRY, ("x  >  1", "ann/1", None)]), "names an entry twice"),
-        (16, (*CHANGE, [("x", None, (-1, None))], []), "cannot be replayed"),
-        (16, (*CHANGE, [("x", None, (None, float("nan")))], []), "cannot be replayed"),
-        (19, (0, (1, 0), [("(" * 1_000 + "x" + ")" * 1_000, None, None)]), "cannot be read"),
+        (1, (1, 1, b"ann", 1, 0, 0, None, None), "str"),
+        (2, (1, "b", 1, None, 0.0, None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("nan"), None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("inf"), None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, 1.0, "", None), "a name has 1 to 200 characters"),
+        (16, (9, (1, 0), (1, 1), [], [], {}), "9 is not a valid Kind"),
+        (16, (*CHANGE, [("x >", None, None, False)], [], {}), "cannot be read"),
+        (16, (*CHANGE, [ENTRY, ENTRY], [], {}), "names an entry twice"),
+        (16, (*CHANGE, [ENTRY], [ENTRY], {}), "names an entry twice"),
+        (16, (*CHANGE, [], [ENTRY, ("x  >  1", "ann/1", None, False)], {}), "names an entry twice"),
+        (16, (*CHANGE, [("x", None, (-1, None), False)], [], {}), "cannot be replayed"),
+        (16, (*CHANGE, [("x", None, (None, float("nan")), False)], [], {}), "cannot be replayed"),
+        (16, (*CHANGE, [], [], {"b": -1}), "the clock of b cannot be at -1"),
+        (16, (*CHANGE, [], [], {"b": 2**63}), "the clock of b cannot be at"),
+        (16, (*CHANGE, [], [], {"": 1}), "a name has 1 to 200 characters"),
+        (19, (0, (1, 0), [("(" * 1_000 + "x" + ")" * 1_000, None, None, False)], {}), "cannot be read"),
+        (19, (0, (1, 0), [], {f"b{n}": 1 for n in range(MAX_CLOCKS + 1)}), "clocks of 10,001 brokers"),
+        (39, ("b", -1, ("ann/1",)), "-1 is neither an offset"),
+        (39, ("", 1, ("ann/1",)), "a name has"),
+        (41, ("b", [], ("ann/1",)), "0 numbers came for 1 to 4,096 stretches"),
+        (41, ("b", [0, 1], ("ann/1",)), "no stretch of offsets"),
+        (64, ("b", [1, 0, 1, 0], CLOCKS, None), "no stretch of offsets"),
+        (64, ("b", [1, -1], CLOCKS, None), "no stretch of offsets"),
+        (64, ("b", [1, 2**63 - 1], CLOCKS, None), "no stretch of offsets"),
+        (64, ("b", [5, 1, 2], CLOCKS, None), "3 numbers came"),
+        (64, ("b", [2, 0] * (MAX_RUNS + 1), CLOCKS, None), "8,194 numbers came"),
+        (64, ("b", [5, 1], 0, None), "number 0 were never spelled out"),
+        (64, ("b", [5, 1], -1, None), "number -1 were never spelled out"),
+        (64, ("b", [5, 1], (1, {"b": 1}), None), "1 is no number for clocks"),
+        (64, ("b", [5, 1], (-1, {"b": 1}), None), "-1 is no number for clocks"),
+        (64, ("b", [5, 1], (0, {"b": -1}), None), "the clock of b cannot be at -1"),
+        (64, ("b", [5, 1], CLOCKS, ""), "a name has"),
+        (64, ("", [5, 1], CLOCKS, None), "a name has"),
+        (65, ("b", -1, CLOCKS), "-1 is neither an offset"),
+        (66, ("b", "", [5, 1], 1), "a name has"),
+        (66, ("b", "c", [5, 1], -1), "nor a time of a clock"),
+        (67, ("b", [5, 1], ""), "a name has"),
+        (68, ("b", {"c": -1}), "the clock of c cannot be at -1"),
         (48, ("ann/1", "b", "dance", None), "'dance' is none of fetch"),
         (48, ("ann/1", "b", "fetch", (0, None, "x")), "cannot be read"),
         (48, ("h/1", "ann/1", "replay", ([b"\0\0\0\x01\x90"], None, None, ())), "cannot be read"),
@@ -202,6 +236,8 @@ def batch_bytes(header: tuple[Any, ...], body: bytes = b"\x80") -> bytes:
 
 
 LENGTH = struct.pack("<I", 1)
+#: What stands before a batch of which nothing is said.
+NO_HEAD = bytes(4)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +267,13 @@ def test_a_batch_that_is_none_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises((ProtocolError, NotificationError), match=reason):
         decode_batch(data)
     with pytest.raises(ProtocolError, match=reason):
-        decode(NUMBERS[Notify], data)
+        decode(NUMBERS[Notify], NO_HEAD + data)
 
 
 def test_a_delivery_says_whom_it_is_for() -> None:
     batch = b"".join(encode_batch(Records.of("ann", 1, [{}, {}])))
     for combinations, which in (((), b""), ((("a",), ("b",)), b""), ((("a",),), struct.pack("<II", 0, 1))):
-        head = pack((combinations, which))
+        head = pack((combinations, which, False))
         with pytest.raises(ProtocolError, match="whom it is for"):
             decode(NUMBERS[Deliver], len(head).to_bytes(4, "big") + head + batch)
 
@@ -251,7 +287,8 @@ def test_whole_numbers_have_as_many_digits_as_python_reads() -> None:
     one_more = (largest + 1).to_bytes(2_000, "big", signed=True)
     body = pack({"x": msgspec.msgpack.Ext(1, one_more)})
     with pytest.raises(ProtocolError, match="digits"):
-        decode(NUMBERS[Notify], batch_bytes((0, "ann", 1, 1, struct.pack("<I", len(body)), None), body))
+        whole = batch_bytes((0, "ann", 1, 1, struct.pack("<I", len(body)), None), body)
+        decode(NUMBERS[Notify], NO_HEAD + whole)
 
 
 # --- much from little -------------------------------------------------------------------------------------------------
@@ -347,3 +384,62 @@ def test_filters_of_entries_are_texts() -> None:
     entry = Entry(parse("price > 120 AND symbol = 'IBM'"), "ann/1")
     change = Change(Kind.SUBSCRIPTIONS, Version(1, 0), Version(1, 1), (entry,), ())
     assert b"price > 120" in b"".join(map(bytes, encode(change))) and again(change) == change
+
+
+# --- passages ---------------------------------------------------------------------------------------------------------
+
+
+def passing(offsets: list[int] | range, said_runs: list[int], vector: Any = CLOCKS, to: str | None = None) -> bytes:
+    """The bytes of notifications of a log with these offsets, that come with such a passage."""
+    batch = Records("ann", range(len(offsets)), records=[{}] * len(offsets), logged=Logged("b", offsets, 0))
+    head = pack((said_runs, vector, to))
+    return len(head).to_bytes(4, "big") + head + b"".join(encode_batch(batch))
+
+
+def test_a_passage_accounts_for_all_that_comes_with_it() -> None:
+    for offsets, runs in ((range(5, 8), [5, 2]), (range(5, 8), [1, 100]), ([5, 9], [5, 0, 4, 0]), ([5, 9], [2, 9])):
+        found = decode(NUMBERS[Notify], passing(offsets, runs))
+        assert isinstance(found, Notify) and found.passage is not None and found.passage.stream == "b"
+    for offsets, runs in ((range(5, 8), [5, 1]), (range(5, 8), [6, 9]), ([5, 9], [5, 2]), ([5, 9], [5, 0, 5, 0])):
+        with pytest.raises(ProtocolError, match="does not account for it"):
+            decode(NUMBERS[Notify], passing(offsets, runs))
+    with pytest.raises(ProtocolError, match="a name has"):
+        decode(NUMBERS[Notify], passing(range(5, 8), [5, 2], to=""))
+    head = pack(([5, 2], CLOCKS, None))
+    of_no_log = b"".join(encode_batch(Records.of("ann", 1, [{}])))
+    with pytest.raises(ProtocolError, match="a batch of no log"):
+        decode(NUMBERS[Notify], len(head).to_bytes(4, "big") + head + of_no_log)
+    with pytest.raises(ProtocolError, match="ends within the head"):
+        decode(NUMBERS[Notify], b"\0\0\xff\xff" + of_no_log)
+
+
+def quiet(clocks: dict[str, int]) -> Quiet:
+    return Quiet(Passage("b", ((5, 7),), clocks))
+
+
+def said_and_heard(messages: Iterable[Quiet]) -> list[int]:
+    """Sends messages over one connection, compares them, and returns how many bytes each took."""
+    said, heard = Said(), Heard()
+    sizes = []
+    for message in messages:
+        data = b"".join(encode(message, said))
+        sizes.append(len(data))
+        ((type, content),) = FrameReader(1 << 30).feed(data)
+        assert decode(type, content, heard) == message
+    return sizes
+
+
+def test_clocks_are_spelled_out_once_on_a_connection() -> None:
+    vectors = [{f"broker-{n}": (1 << 32) + version for n in range(20)} for version in range(3)]
+    first, again_and_again = [quiet(vector) for vector in vectors], [quiet(vector) for vector in vectors * 5]
+    sizes = said_and_heard([*first, *again_and_again])
+    assert min(sizes[:3]) > 20 * 15 and max(sizes[3:]) < 20
+
+
+def test_the_oldest_clocks_make_room_for_new_ones() -> None:
+    random = Random(0)
+    vectors = [{"a": time, "c": time % 7} for time in range(3 * MAX_VECTORS)]
+    sizes = said_and_heard(quiet(random.choice(vectors)) for _ in range(5_000))
+    assert sum(sizes[-1000:]) > 1000 * min(sizes), "some were spelled out again"
+    over_and_over = said_and_heard(quiet(vectors[n % MAX_VECTORS]) for n in range(3 * MAX_VECTORS))
+    assert max(over_and_over[MAX_VECTORS:]) < min(over_and_over[:MAX_VECTORS])

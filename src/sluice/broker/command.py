@@ -118,6 +118,8 @@ def account(loaded: Loaded) -> Iterator[str]:
     """What a broker would do, and each setting with its source, in lines."""
     config = loaded.config
     yield f"{config.name} would listen on {config.address}"
+    if config.node is not None:
+        yield f"  and be of node {config.node}"
     for link in config.links:
         yield f"  and dial {link}"
     yield "  and keep nothing" if config.data is None else f"  and keep its log in {config.data}"
@@ -251,7 +253,9 @@ def state_of(kept: Kept) -> str:
 
     match kept.state:
         case State.UP:
-            return f"up at {kept.broker.address}, process {kept.broker.pid}"
+            node = kept.broker.config.node
+            of_node = "" if node is None else f" of node {node}"
+            return f"up at {kept.broker.address}, process {kept.broker.pid}{of_node}"
         case State.DOWN:
             return f"down: it {kept.ending}"
         case State.STARTING if kept.restarts:
@@ -266,14 +270,15 @@ def table_of(everybody: Mapping[str, Kept]) -> Table:
 
     from sluice.broker.supervise import State
 
-    table = Table(
-        "broker", "address", "process", "state", "restarts", title="Ctrl-C stops them all", title_justify="left"
-    )
+    has_nodes = any(kept.broker.config.node is not None for kept in everybody.values())
+    columns = [*(["node"] if has_nodes else []), "broker", "address", "process", "state", "restarts"]
+    table = Table(*columns, title="Ctrl-C stops them all", title_justify="left")
     colours = {State.UP: "green", State.DOWN: "red"}
     for name, kept in everybody.items():
         runs = kept.state in (State.STARTING, State.UP, State.STOPPING)
         state = f"down: it {kept.ending}" if kept.state == State.DOWN else str(kept.state)
         table.add_row(
+            *([kept.broker.config.node or name] if has_nodes else []),
             name,
             str(kept.broker.address),
             str(kept.broker.pid) if runs else "",

@@ -39,6 +39,10 @@ class ServerConfig:
     """
 
     name: Annotated[str, "what the broker is called; no other broker of the network has the same name"]
+    node: Annotated[
+        str | None,
+        "the node it belongs to, with other brokers that are linked to the same nodes; none: it is one by itself",
+    ] = None
     listen: Annotated[str, "host and port for clients and other brokers; port 0: the kernel picks one"] = (
         f"127.0.0.1:{DEFAULT_PORT}"
     )
@@ -117,7 +121,9 @@ class ServerConfig:
 
     def _problems(self) -> Iterator[str]:
         """What cannot be as it is, the first thing first."""
-        yield from _problems_of_name(self.name)
+        yield from _problems_of_name(self.name, "broker")
+        if self.node is not None:
+            yield from _problems_of_name(self.node, "node")
         if Address.of(self.listen).is_tls and self.tls_certificate is None:
             yield f"listen is {self.listen}, but there is no TLS without a certificate: give tls_certificate and tls_key"
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -159,6 +165,20 @@ class ServerConfig:
     def address(self) -> Address:
         """Where the broker is to listen."""
         return Address.of(self.listen)._replace(is_tls=self.tls_certificate is not None)
+
+    @property
+    def unreliable(self) -> str | None:
+        """Why no subscription can be reliable at this broker; None: all can."""
+        if self.data is None:
+            return (
+                f"{self.name} keeps no log, so nothing can be reliable there: start all brokers with a data directory"
+            )
+        if self.advertisements is not None:
+            return (
+                f"{self.name} steers subscriptions by advertisements, and reliable ones have to reach every broker: "
+                "start all brokers without advertisements"
+            )
+        return None
 
     @property
     def dialled(self) -> list[Address]:
@@ -207,10 +227,10 @@ class ServerConfig:
         return Traffic(read_statistics(self.statistics), self.merge_budget)
 
 
-def _problems_of_name(name: str) -> Iterator[str]:
+def _problems_of_name(name: str, what: str) -> Iterator[str]:
     """A name is also that of a directory, and stands in front of a slash in the ids of subscriptions."""
     if not re.fullmatch(r"[\w-][\w.-]*", name):
-        yield f"{name!r} is no name of a broker: write letters, digits, dashes, underscores and dots, no dot in front"
+        yield f"{name!r} is no name of a {what}: write letters, digits, dashes, underscores and dots, no dot in front"
     if len(name) > MAX_NAME:
         yield f"the name {name[:20]}... has {len(name)} characters: {MAX_NAME} are enough"
 

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from sluice.protocol.messages import Deliver
-from sluice.protocol.wire import Dropped, Piece, Policy, encode
+from sluice.protocol.packing import Piece
+from sluice.protocol.wire import Dropped, Policy, encode
 
 #: What a delivery costs beside its bytes, about.
 OVERHEAD_BYTES = 300

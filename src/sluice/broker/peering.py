@@ -85,6 +85,8 @@ class Peering:
         self.dials = dials
         self.name: Peer = ""
         self.role = Role.CLIENT
+        #: The node of a broker: its own name if it is a node by itself.
+        self.node: str | None = None
         self.is_up = False
         self.outbox = Outbox(Policy.DROP_OLDEST, host.outbox_bytes, 0)
         self.farewell: Bye | None = None
@@ -104,12 +106,15 @@ class Peering:
         """This end of the connection."""
         return self.connection
 
-    def begin(self, name: Peer, role: Role, policy: Policy = Policy.DROP_OLDEST, credit: int = 0) -> None:
-        """The handshake is over: the peer is who it says."""
-        self.name, self.role, self.is_up = name, role, True
-        self.outbox = Outbox(policy, self._host.outbox_bytes, credit)
-        if role == Role.BROKER:
-            self.connection.allow(MAX_MESSAGE_BYTES)
+    def begin_client(self, hello: Hello) -> None:
+        """The handshake is over: a client is who it says."""
+        self.name, self.role, self.is_up = hello.name, Role.CLIENT, True
+        self.outbox = Outbox(hello.policy, self._host.outbox_bytes, hello.credit)
+
+    def begin_broker(self, said: Hello | Welcome) -> None:
+        """The handshake is over: a broker is who it says."""
+        self.name, self.role, self.node, self.is_up = said.name, Role.BROKER, said.node or said.name, True
+        self.connection.allow(MAX_MESSAGE_BYTES)
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 
@@ -163,13 +168,7 @@ class Peering:
         """What a client must not say: the rest of the network believes its broker."""
         match message:
             case Change() | Snapshot():
-                entries = message.added if isinstance(message, Change) else message.entries
-                if message.kind in (Kind.INTEREST, Kind.BROKERS):
-                    return f"a client has no table of {message.kind.name.lower()} to tell of"
-                prefix = f"{self.name}/"
-                for entry in entries:
-                    if entry.id is None or not entry.id.startswith(prefix):
-                        return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
+                return self._problem_of_table(message)
             case Request(id):
                 if id.rpartition("/")[0] != self.name:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
@@ -186,6 +185,20 @@ class Peering:
                 pass
             case _:
                 assert_never(message)
+        return None
+
+    def _problem_of_table(self, message: Change | Snapshot) -> str | None:
+        entries = message.added if isinstance(message, Change) else message.entries
+        if message.kind in (Kind.INTEREST, Kind.BROKERS):
+            return f"a client has no table of {message.kind.name.lower()} to tell of"
+        if message.clocks:
+            return "only brokers have clocks"
+        prefix = f"{self.name}/"
+        for entry in entries:
+            if entry.id is None or not entry.id.startswith(prefix):
+                return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
+            if entry.reliable and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
+                return f"{entry.id} cannot be reliable: only a subscription without a replay can"
         return None
 
     def hold(self, messages: list[Message]) -> None:

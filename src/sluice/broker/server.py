@@ -54,7 +54,8 @@ from sluice.protocol.messages import (
     Tick,
 )
 from sluice.protocol.messages import Store as StoreEffect
-from sluice.protocol.wire import PROTOCOL, Hello, Welcome, encode_batch
+from sluice.protocol.packing import encode_batch
+from sluice.protocol.wire import PROTOCOL, Hello, Welcome
 
 #: How often the broker looks after memory and patience.
 WATCH_SECONDS = 0.25
@@ -91,6 +92,8 @@ class Server:
         self.address = config.address
         self._security = Security()
         self.peers: dict[Peer, Peering] = {}
+        #: The nodes of those of them that are brokers.
+        self._nodes: dict[Peer, str] = {}
         #: Connections whose peer has not said who it is.
         self._strangers: dict[Peering, float] = {}
         self._events: list[Event] = []
@@ -128,18 +131,18 @@ class Server:
         self._logged_micros = 0
         self._journal: Journal | None = None
         accepted: dict[Peer, int] = {}
-        incarnation = time.time_ns() // 1_000_000
+        incarnation, head = time.time_ns() // 1_000_000, 0
         if self.config.data is not None:
             self.config.data.mkdir(parents=True, exist_ok=True)
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
             retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
             pending = self.config.memory_bytes // 4
             self._journal = Journal(self._store, max_pending_bytes=pending, stream=self.name, retention=retention)
-            accepted, incarnation = self._store.accepted(), self._store.incarnation
+            accepted, incarnation, head = self._store.accepted(), self._store.incarnation, self._store.head
             self._logged_micros = self._store.latest_micros
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
-        self.broker = Broker(self.name, core, incarnation, accepted)
+        self.broker = Broker(self.name, core, incarnation, accepted, node=self.config.node, head=head)
         self.broker.forwarding.begin()
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
         if listens:
@@ -233,8 +236,8 @@ class Server:
                     log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
             else:
                 token = self._security.token
-                hello = Hello(PROTOCOL, Role.BROKER, self.name, self.broker.incarnation, token=token)
-                peering.connection.send(hello)
+                incarnation, node = self.broker.incarnation, self.config.node
+                peering.connection.send(Hello(PROTOCOL, Role.BROKER, self.name, incarnation, token=token, node=node))
                 await peering.connection.over.wait()
                 if peering.is_up:
                     retry = FIRST_RETRY_SECONDS
@@ -252,9 +255,20 @@ class Server:
             peering.connection.close(full)
             return
         accepted = self.broker.intake.settled(hello.name) if self.config.data is not None else None
-        welcome = Welcome(PROTOCOL, self.name, self.broker.incarnation, accepted, self.heartbeat_seconds)
+        welcome = Welcome(
+            PROTOCOL,
+            self.name,
+            self.broker.incarnation,
+            accepted,
+            self.heartbeat_seconds,
+            self.config.node,
+            self.config.unreliable,
+        )
         peering.connection.send(welcome)
-        peering.begin(hello.name, hello.role, hello.policy, hello.credit)
+        if hello.role == Role.CLIENT:
+            peering.begin_client(hello)
+        else:
+            peering.begin_broker(hello)
         if self._security.tokens is not None:
             log("let-in", peer=hello.name, holder=self._security.holder(hello.token))
         self._up(peering)
@@ -274,6 +288,19 @@ class Server:
             return f"{self.name} has dialled {hello.name} already"
         if hello.role == Role.CLIENT and "/" in hello.name:
             return f"the name {hello.name!r} has a slash in it: choose another one"
+        return self._clash(hello.name, None if hello.role == Role.CLIENT else hello.node or hello.name)
+
+    def _clash(self, name: Peer, node: str | None) -> str | None:
+        """Why a client (of no node) or a broker cannot have its names here: each name stands for one client or one node."""
+        own = self.broker.directions.node
+        brokers = {self.name: own, **self._nodes}
+        brokers.pop(name, None)
+        meanings = {**brokers, **{each: each for each in brokers.values()}}
+        for taken in (name,) if node is None else (name, node):
+            if meanings.get(taken, node) != node:
+                return f"{taken} stands for the node {meanings[taken]} at {self.name} already: choose another name"
+        if node in self.peers and self.peers[node].role == Role.CLIENT:
+            return f"{node} stands for a client at {self.name} already: choose another name"
         return None
 
     def welcome(self, peering: Peering, welcome: Welcome) -> None:
@@ -283,19 +310,23 @@ class Server:
             peering.connection.close(f"{self.name} cannot be linked to {welcome.name}: is that this very broker?")
         elif known is not None and not known.dials and welcome.name < self.name:
             peering.connection.close(f"{welcome.name} has dialled {self.name} already")
+        elif clash := self._clash(welcome.name, welcome.node or welcome.name):
+            peering.connection.close(clash)
         else:
-            peering.begin(welcome.name, Role.BROKER)
+            peering.begin_broker(welcome)
             self._up(peering)
 
     def _up(self, peering: Peering) -> None:
         self._strangers.pop(peering, None)
         known = self.peers.get(peering.name)
         self.peers[peering.name] = peering
+        if peering.node is not None:
+            self._nodes[peering.name] = peering.node
         if known is not None:
             reason = f"another connection says that it is {peering.name}"
             known.connection.close(reason, is_final=known.role == Role.CLIENT)
         log("link-up", peer=peering.name, role=peering.role.name.lower())
-        self._post(LinkUp(peering.name, peering.role))
+        self._post(LinkUp(peering.name, peering.role, node=peering.node))
 
     def lost(self, peering: Peering, reason: str) -> None:
         """A connection is over."""
@@ -305,6 +336,7 @@ class Server:
         self._counts["dropped"] += peering.outbox.dropped
         if self.peers.get(peering.name) is peering:
             del self.peers[peering.name]
+            self._nodes.pop(peering.name, None)
             self._release(peering.name)
             log("link-down", peer=peering.name, reason=reason)
             if not self._stopping:
@@ -322,12 +354,14 @@ class Server:
         if message.kind == Kind.BROKERS:
             if self._events:
                 self._turn()  # what another link has said in the same moment counts
-            ways = self.broker.ways[Kind.BROKERS]
+            ways, direction_of = self.broker.ways[Kind.BROKERS], self.broker.directions.of
             for entry in entries:
                 way = ways.get(entry.id or "")
-                if entry.id == self.name or (way is not None and self._direction(way) != self._direction(peering.name)):
-                    return f"{entry.id} is reached another way: this link would close a cycle, and brokers form a tree"
+                if entry.id == self.name or (way is not None and direction_of(way) != direction_of(peering.name)):
+                    return f"{entry.id} is reached another way: this link would close a cycle, and nodes form a tree"
         elif peering.role == Role.CLIENT:
+            if self.config.unreliable is not None and any(entry.reliable for entry in entries):
+                return self.config.unreliable
             self._filters += len(entries)
             if self._filters > self.config.max_subscriptions:
                 return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"

@@ -47,17 +47,17 @@ class Network:
         return {name: broker.pid for name, broker in self.brokers.items()}
 
     def start(self) -> None:
-        """Starts all brokers, each when the one that it dials listens, and returns when all listen."""
+        """Starts all brokers, each when those that it dials listen, and returns when all listen."""
         waiting = dict.fromkeys(self.brokers)
-        listening: list[str | None] = [None]
+        listening: set[str] = set()
         while waiting:
-            ready = [name for name in waiting if self.topology.above.get(name) in listening]
+            ready = [name for name in waiting if listening.issuperset(self.topology.above.get(name, ()))]
             for name in ready:
                 self.brokers[name].launch()
                 del waiting[name]
             for name in ready:
                 self.wait(name)
-            listening += ready
+            listening.update(ready)
 
     def launch(self, name: str) -> None:
         """Starts one broker and does not wait for it."""
@@ -118,7 +118,7 @@ def running(topology: Topology) -> Iterator[Network]:
 
 
 def _with_addresses(topology: Topology, reserved: ExitStack) -> dict[str, ServerConfig]:
-    """The brokers with real ports, and with the address of the one that each dials.
+    """The brokers with real ports, and with the addresses of those that each dials.
 
     A port that the kernel picks is reserved for as long as the network lives, also while its broker is down: a socket that is
     bound and does not listen keeps everybody away but a broker, which, like it, allows that the address is used again.
@@ -132,8 +132,7 @@ def _with_addresses(topology: Topology, reserved: ExitStack) -> dict[str, Server
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind((address.host, 0))
             address = address._replace(port=holder.getsockname()[1])
-        above = topology.above.get(name)
-        links = () if above is None else (configs[above].listen,)
+        links = tuple(configs[above].listen for above in topology.above.get(name, ()))
         configs[name] = replace(config, listen=str(address), links=links)
     return configs
 
@@ -192,8 +191,8 @@ class Supervisor:
         now = time.monotonic()
         pauses = []
         for name, kept in self.kept.items():
-            above = self._above.get(name)
-            if kept.state == State.WAITING and (above is None or self.kept[above].state == State.UP):
+            above = self._above.get(name, ())
+            if kept.state == State.WAITING and all(self.kept[one].state == State.UP for one in above):
                 self._launch(kept)
             elif kept.state == State.DOWN and kept.since <= now:
                 kept.restarts += 1

@@ -10,12 +10,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 import pyarrow as pa
 
 from sluice.client.background import Background, within
-from sluice.client.bus import Bus
+from sluice.client.bus import Bus, Delivery, check_choice
 from sluice.client.durable import DurableSubscription, Start
 from sluice.client.engine import Engine
 from sluice.client.event import Event
@@ -25,8 +25,8 @@ from sluice.client.interest import Advertisement, Interest, InterestChange
 from sluice.client.publisher import MAX_TOGETHER, Columns, Part, Publisher, encoded, encoded_columns
 from sluice.client.reading import Reading
 from sluice.client.replay import Duration
-from sluice.client.subscription import AnySubscription, LiveSubscription
-from sluice.errors import ConfigurationError, PublishError
+from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
+from sluice.errors import PublishError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, EntryId, Fetched
@@ -87,7 +87,16 @@ class BlockingBus:
 
     @overload
     def subscribe(
-        self, where: str | Subscription, *, replay: Duration | None = None, last: int | None = None
+        self, where: str | Subscription, *, delivery: Literal["reliable"]
+    ) -> BlockingReliableSubscription: ...
+    @overload
+    def subscribe(
+        self,
+        where: str | Subscription,
+        *,
+        delivery: Literal["best-effort"] = "best-effort",
+        replay: Duration | None = None,
+        last: int | None = None,
     ) -> BlockingSubscription: ...
     @overload
     def subscribe(
@@ -97,6 +106,7 @@ class BlockingBus:
         self,
         where: str | Subscription,
         *,
+        delivery: Delivery = "best-effort",
         replay: Duration | None = None,
         last: int | None = None,
         durable: str | None = None,
@@ -104,11 +114,14 @@ class BlockingBus:
     ) -> BlockingSubscription:
         """A subscription, to be used with `with`; see `Bus.subscribe`."""
         background, bus = self._background, self._bus
-        if durable is None and start is None:
+        has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
+        check_choice(delivery, has_past=has_past, has_log=has_log)
+        if delivery == "reliable":
+            reliable = background.call(lambda: bus.subscribe(where, delivery="reliable"))
+            return BlockingReliableSubscription(reliable, background)
+        if not has_log:
             live = background.call(lambda: bus.subscribe(where, replay=replay, last=last))
             return BlockingSubscription(live, background)
-        if replay is not None or last is not None:
-            raise ConfigurationError("replay and last are for live subscriptions: a log is read from where start says")
         made = background.call(lambda: bus.subscribe(where, durable=durable, start=start))
         return BlockingDurableSubscription(made, background)
 
@@ -313,9 +326,9 @@ class BlockingSubscription(BlockingEvents):
         """What may have been missed, the latest last."""
         return [*self._inner.gaps]
 
-    def complete(self, timeout: float | None = None) -> None:
-        """Returns at the moment from which nothing is missed."""
-        self._background.run(self._inner.complete(), timeout)
+    def complete(self, timeout: float | None = None) -> dict[Peer, int]:
+        """Returns at the moment from which nothing is missed; see `AnySubscription.complete`."""
+        return self._background.run(self._inner.complete(), timeout)
 
     def __enter__(self) -> Self:
         self._background.run(self._inner.__aenter__())
@@ -323,6 +336,24 @@ class BlockingSubscription(BlockingEvents):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._background.run(self._inner.__aexit__(kind, error, trace))
+
+
+class BlockingReliableSubscription(BlockingSubscription):
+    """A live subscription that misses nothing from its start on, for `with` and `for`."""
+
+    def __init__(self, inner: ReliableSubscription, background: Background) -> None:
+        super().__init__(inner, background)
+        self._reliable = inner
+
+    @property
+    def starts(self) -> dict[Peer, int]:
+        """The first offset of each stream that it gets, of the streams that it has begun to get."""
+        return self._background.call(lambda: dict(self._reliable.starts))
+
+    @property
+    def positions(self) -> dict[Peer, int]:
+        """For each stream the first offset that has not come to this process."""
+        return self._background.call(lambda: self._reliable.positions)
 
 
 class BlockingDurableSubscription(BlockingSubscription):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from sluice.client.interest import Advertisement, Interest
 from sluice.client.publisher import encoded, encoded_columns
 from sluice.client.reading import MAX_PAGE_BYTES, Pages, Reading, bounds
 from sluice.client.replay import Duration, wish
-from sluice.client.subscription import LiveSubscription
+from sluice.client.subscription import LiveSubscription, ReliableSubscription
 from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
@@ -43,6 +43,9 @@ from sluice.protocol.messages import (
     Replaying,
     Resume,
 )
+
+#: What a subscription can rely on.
+Delivery = Literal["best-effort", "reliable"]
 
 #: What every notification satisfies.
 EVERY = parse("true")
@@ -76,8 +79,15 @@ class Bus:
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
     @overload
+    def subscribe(self, where: str | Subscription, *, delivery: Literal["reliable"]) -> ReliableSubscription: ...
+    @overload
     def subscribe(
-        self, where: str | Subscription, *, replay: Duration | None = None, last: int | None = None
+        self,
+        where: str | Subscription,
+        *,
+        delivery: Literal["best-effort"] = "best-effort",
+        replay: Duration | None = None,
+        last: int | None = None,
     ) -> LiveSubscription: ...
     @overload
     def subscribe(
@@ -87,6 +97,7 @@ class Bus:
         self,
         where: str | Subscription,
         *,
+        delivery: Delivery = "best-effort",
         replay: Duration | None = None,
         last: int | None = None,
         durable: str | None = None,
@@ -94,21 +105,25 @@ class Bus:
     ) -> LiveSubscription | DurableSubscription:
         """A subscription, to be used with `async with`: live, or, with `durable` or `start`, read from the brokers' logs.
 
+        With `delivery="reliable"` nothing is missed from its start on, whatever fails on the way; its brokers keep logs.
         `replay` and `last` ask a history for the past: as far back as "2h", a timedelta or seconds, at most so many, or both.
         It comes first, its events have `replayed` set, and what is live follows without a gap or a duplicate.
         `durable` is a name under which the subscription goes on where it
         stopped. `start` says where reading begins: "latest" (for a durable one as it begins: the default), "earliest", or the
         first offset of each stream; streams that it does not name are read from their beginning.
         """
-        if durable is None and start is None:
+        has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
+        check_choice(delivery, has_past=has_past, has_log=has_log)
+        if delivery == "reliable":
+            return ReliableSubscription(self._engine, _parsed(where))
+        if not has_log:
             return LiveSubscription(self._engine, _parsed(where), wish(replay, last))
-        if replay is not None or last is not None:
-            raise ConfigurationError("replay and last are for live subscriptions: a log is read from where start says")
         return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
 
     def events(self) -> Inbox:
         """What comes for any subscription of this connection, each notification once.
 
+        One that satisfies reliable subscriptions and others comes once for the reliable ones and once for the others.
         From the first call on everything comes here, and the subscriptions' own iterators get nothing new.
         """
         return self._engine.everything()
@@ -225,6 +240,19 @@ class Bus:
         answer = await self._engine.ask(broker, question)
         if isinstance(answer, Failed):
             raise RequestError(answer.reason)
+
+
+def check_choice(delivery: str, *, has_past: bool, has_log: bool) -> None:
+    """Raises an error if what is said of a subscription does not go together."""
+    if delivery not in get_args(Delivery):
+        raise ConfigurationError(f"delivery is {delivery!r}: take one of {', '.join(get_args(Delivery))}")
+    if delivery == "reliable" and (has_past or has_log):
+        raise ConfigurationError(
+            "a reliable subscription begins now: replay, last, durable and start are for others. "
+            "To have the past too, read the logs up to its starts with fetch"
+        )
+    if has_past and has_log:
+        raise ConfigurationError("replay and last are for live subscriptions: a log is read from where start says")
 
 
 def _parsed(where: str | Subscription) -> Subscription:

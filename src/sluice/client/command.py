@@ -11,7 +11,7 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,6 +47,8 @@ nothing is missed, and what may have been missed after a broken link.
 With --replay or --last a history is asked for the past first (`sluice history` is one); what is live follows it
 without a gap or a duplicate.
 
+With --reliable nothing is missed from the start on, whatever broker or link fails; all brokers need a data directory.
+
 With --durable the subscription is kept at the broker under a name, and goes on where it stopped. With --from the log of
 the broker at the other end is read from an offset on; it needs a data directory."""
 SUBSCRIBE_EXAMPLES = """\
@@ -54,6 +56,7 @@ SUBSCRIBE_EXAMPLES = """\
   sluice subscribe "price > 0" --json --limit 10
   sluice subscribe "price > 0" --from 1 --at sluice://broker.example:7470
   sluice subscribe "price > 0" --durable accounting
+  sluice subscribe "price > 0" --reliable
   sluice subscribe "symbol = 'IBM'" --replay 2h --last 1000
 """
 ADVERTISE_SUMMARY = "say what will be published, and see who is interested"
@@ -92,6 +95,9 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
+    place.add_argument(
+        "--reliable", action="store_true", help="miss nothing from the start on, whatever fails on the way"
+    )
     place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
     past = parser.add_argument_group("the past")
     past.add_argument("--replay", metavar="TIME", help="begin so far back: 90s, 15m, 2h, 3d")
@@ -184,6 +190,8 @@ async def _publish_each(bus: Bus, source: Source, records: Iterable[tuple[int, A
 
 def subscribe(arguments: argparse.Namespace) -> int:
     """Prints what comes; 0 when as many have come as were asked for."""
+    if (arguments.replay or arguments.last) and arguments.reliable:
+        raise ConfigurationError("a reliable subscription begins now: leave --replay and --last out")
     if (arguments.replay or arguments.last) and (arguments.durable or arguments.start):
         raise ConfigurationError(
             "--replay and --last ask a history for the past: --durable and --from read logs instead"
@@ -197,17 +205,26 @@ async def _subscribe(arguments: argparse.Namespace) -> None:
 
     async with connect(arguments.at, on_gap=_tell_gap, **credentials_of(arguments)) as bus:
         subscription: AnySubscription
-        if arguments.durable is not None:
+        if arguments.reliable:
+            subscription = bus.subscribe(arguments.where, delivery="reliable")
+        elif arguments.durable is not None:
             subscription = bus.subscribe(arguments.where, durable=arguments.durable)
         elif arguments.start is not None:
             subscription = bus.subscribe(arguments.where, start={await bus.broker(): arguments.start})
         else:
             subscription = bus.subscribe(arguments.where, replay=arguments.replay, last=arguments.last)
         async with subscription:
-            await subscription.complete()
-            print("complete: nothing is missed from here on", file=sys.stderr, flush=True)
+            starts = await subscription.complete()
+            print(f"complete: nothing is missed from {_place(arguments, starts)} on", file=sys.stderr, flush=True)
             async for event in _first(subscription, arguments.limit):
                 print(_line(event, as_json=arguments.json), flush=True)
+
+
+def _place(arguments: argparse.Namespace, starts: Mapping[str, int]) -> str:
+    """Where a subscription begins, in words."""
+    if not arguments.reliable:
+        return "here"
+    return ", ".join(f"offset {offset} of {stream}" for stream, offset in sorted(starts.items()))
 
 
 async def _first(items: AsyncIterator[T], limit: int | None) -> AsyncIterator[T]:

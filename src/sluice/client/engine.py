@@ -25,6 +25,7 @@ from sluice.client.publisher import Publisher
 from sluice.client.questions import ANSWER_SECONDS, Questions
 from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
 from sluice.client.session import (
+    Begun,
     Command,
     Completed,
     Delivered,
@@ -38,11 +39,13 @@ from sluice.client.session import (
     PublishUnknown,
     Session,
     Told,
+    Unsubscribe,
     Upcall,
 )
 from sluice.client.signal import Signal
-from sluice.client.subscription import AnySubscription, LiveSubscription
-from sluice.errors import LinkError, ProtocolError, SluiceError
+from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
+from sluice.client.tracked import Tracked
+from sluice.errors import ConfigurationError, LinkError, ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
     Answer,
@@ -89,6 +92,8 @@ class Engine:
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
+        #: Why the broker takes no reliable subscriptions, if it does not.
+        self._unreliable: str | None = None
         self._changed = Signal()
         self._error: SluiceError | None = None
         self._is_closed = False
@@ -163,6 +168,20 @@ class Engine:
         self._ahead.pop(wish.id, None)
         self._full.pop(wish.id, None)
 
+    async def check_reliable(self) -> None:
+        """Raises an error if the broker at the other end takes no reliable subscriptions; waits for a link."""
+        await self.home()
+        if self._unreliable is not None:
+            raise ConfigurationError(self._unreliable)
+
+    def _refuse_reliable(self, reason: str | None) -> None:
+        """The broker says whether it takes reliable subscriptions; it may be another one than before."""
+        self._unreliable = reason
+        if reason is not None:
+            for wish in [wish for wish in self._wishes.values() if isinstance(wish, ReliableSubscription)]:
+                wish.end(ConfigurationError(reason), is_clean=False)
+                self.take_back(wish, Unsubscribe(wish.id))
+
     def follow(self, subscription: AnySubscription) -> None:
         """A subscription wants to know when all is over."""
         if self._error is not None:
@@ -213,6 +232,7 @@ class Engine:
             self.over(ProtocolError(f"somebody else publishes as {self.session.name!r}: give each client its own name"))
             return
         is_first, self._broker = self._broker is None, welcome.name
+        self._refuse_reliable(welcome.unreliable)
         self._heard = self._dropped = self._loop.time()
         self.step(LinkUp(welcome.name, Role.BROKER, welcome.accepted))
         if is_first:
@@ -307,6 +327,10 @@ class Engine:
             case Completed(id=id):
                 if id in self._wishes:
                     self._complete(self._wishes[id])
+            case Begun(id, stream, offset):
+                wish = self._wishes.get(id)
+                assert isinstance(wish, ReliableSubscription), "what is not wished for has no start"
+                wish.starts[stream] = offset
             case InterestChanged(added, removed):
                 for wish in self._wishes.values():
                     if isinstance(wish, Interest):
@@ -394,7 +418,7 @@ class Engine:
     def _rereads(self, wish: LiveSubscription) -> bool:
         """Whether a subscription reads from the logs what was live and has not reached it."""
         seam = self.session.seams.get(wish.id)
-        return seam is not None and seam.phase is not Phase.GIVEN_UP
+        return isinstance(seam, Tracked) or (seam is not None and seam.phase is not Phase.GIVEN_UP)
 
     def _miss(self, news: Missed) -> None:
         wish = self._wishes.get(news.subscription)

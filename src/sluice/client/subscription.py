@@ -14,8 +14,10 @@ from sluice.client.event import Event
 from sluice.client.gap import GAPS_KEPT, Gap
 from sluice.client.inbox import Inbox
 from sluice.client.session import Subscribe, Unsubscribe
+from sluice.client.tracked import Tracked
 from sluice.errors import SluiceError
 from sluice.model.subscription import Subscription
+from sluice.protocol.batch import Peer
 from sluice.protocol.messages import EntryId, Replay
 
 if TYPE_CHECKING:
@@ -37,9 +39,14 @@ class AnySubscription(ABC, AsyncIterator[Event]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self.where}>"
 
-    async def complete(self) -> None:
-        """Returns at the moment from which nothing is missed."""
+    async def complete(self) -> dict[Peer, int]:
+        """Returns at the moment from which nothing is missed.
+
+        What it returns is the offset of each stream from which on that is so, for reliable subscriptions and those that read
+        logs; others have none.
+        """
         await self.asked.complete()
+        return {}
 
     def __anext__(self) -> Coroutine[Any, Any, Event]:
         return self.inbox.__anext__()
@@ -97,3 +104,38 @@ class LiveSubscription(AnySubscription):
         """Nothing more will come."""
         self.past.end(error)
         super().end(error, is_clean=is_clean)
+
+
+class ReliableSubscription(LiveSubscription):
+    """What is published from its start on, each stream in order and without a gap, whatever fails on the way.
+
+    What its log holds no more when it is missed is told as a gap, by stream and offsets.
+    """
+
+    def __init__(self, engine: Engine, where: Subscription) -> None:
+        super().__init__(engine, where, None)
+        #: The first offset of each stream that it gets, of the streams that it has begun to get.
+        self.starts: dict[Peer, int] = {}
+        self._positions: dict[Peer, int] = {}
+
+    async def complete(self) -> dict[Peer, int]:
+        """Returns the starts when it has begun to get all streams that there are."""
+        await super().complete()
+        return dict(self.starts)
+
+    @property
+    def positions(self) -> dict[Peer, int]:
+        """For each stream the first offset that has not come to this process. A subscription of the log can start there."""
+        tracked = self._engine.session.seams.get(self.id)
+        if isinstance(tracked, Tracked):
+            self._positions = {stream: position + 1 for stream, position in tracked.positions.items()}
+        return dict(self._positions)
+
+    async def __aenter__(self) -> Self:
+        await self._engine.check_reliable()
+        self._engine.ask_for(self, Subscribe(self.id, self.where, reliable=True))
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._positions = self.positions
+        await super().__aexit__(kind, error, trace)

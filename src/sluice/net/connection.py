@@ -13,7 +13,9 @@ from contextlib import suppress
 from sluice.errors import ProtocolError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.protocol.frames import FrameReader
-from sluice.protocol.wire import Anything, Bye, Piece, Ping, decode, encode
+from sluice.protocol.packing import Piece
+from sluice.protocol.vectors import Heard, Said
+from sluice.protocol.wire import Anything, Bye, Ping, decode, encode
 
 #: Bytes that may wait in the operating system's and asyncio's hands before a sender is asked to wait.
 HIGH_WATER_BYTES = 1 << 20
@@ -40,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._on_made = on_made
         self._heartbeat_seconds = heartbeat_seconds
         self._reader = FrameReader(max_message_bytes)
+        self._said, self._heard = Said(), Heard()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._out: list[Piece] = []
@@ -74,7 +77,7 @@ class Connection(asyncio.Protocol):
         self.bytes_in += len(data)
         self._silent = 0
         try:
-            messages = [decode(type, payload) for type, payload in self._reader.feed(data)]
+            messages = [decode(type, payload, self._heard) for type, payload in self._reader.feed(data)]
         except ProtocolError as error:
             self.close(str(error))
             return
@@ -104,10 +107,10 @@ class Connection(asyncio.Protocol):
 
     def send(self, message: Anything) -> None:
         """Sends a message at the end of this turn of the event loop."""
-        self.send_pieces(encode(message))
+        self.send_pieces(encode(message, self._said))
 
     def send_pieces(self, pieces: Iterable[Piece]) -> None:
-        """The same for messages that are encoded already."""
+        """The same for messages that are encoded already, and have no clocks in them."""
         if self.closing:
             return
         for piece in pieces:

@@ -1,39 +1,31 @@
 """Messages as bytes: control messages in msgpack, notifications as the bytes their publisher made; never pickle.
 
 Every message has a number, an encoder and a decoder in one table, `_FORMS`. Types are checked on the way in, and a message that
-is not what it says raises `ProtocolError`, nothing else.
+is not what it says raises `ProtocolError`, nothing else. Vectors of clocks are spelled out once on each connection: whoever
+has one encodes all of its messages with the same `Said`, in order, and decodes what comes with the same `Heard`.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
 from sluice.errors import ProtocolError, SluiceError
-from sluice.limits import MAX_BATCH, MAX_NAME, MAX_TOKEN
+from sluice.limits import MAX_TOKEN
 from sluice.model import parse
-from sluice.protocol.batch import (
-    Batch,
-    Logged,
-    Peer,
-    Place,
-    Records,
-    Rows,
-)
+from sluice.protocol.batch import Batch, Peer, Place
 from sluice.protocol.frames import frame
 from sluice.protocol.messages import (
     Accepted,
     Ack,
     Answer,
     Change,
+    Clocks,
     Commit,
     Deliver,
     Describe,
@@ -45,13 +37,19 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Gone,
     Halted,
-    Heard,
+    Head,
     Kind,
     Lost,
     Message,
+    Missing,
     Notify,
+    Passage,
     Question,
+    Quiet,
+    Reached,
+    Ready,
     Refused,
     Replay,
     ReplayEvent,
@@ -61,12 +59,17 @@ from sluice.protocol.messages import (
     Resume,
     Resumed,
     Role,
+    Skipped,
     Snapshot,
+    Started,
     Version,
 )
+from sluice.protocol.messages import Heard as HeardMessage
+from sluice.protocol.packing import Piece, check_name, decode_array, decode_batch, encode_array, encode_batch
+from sluice.protocol.vectors import Heard, Said, Vector, check_clocks, check_covered, decode_runs, encode_runs
 
 #: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class Policy(IntEnum):
@@ -90,6 +93,8 @@ class Hello:
     policy: Policy = Policy.DROP_OLDEST
     #: What lets the peer in where tokens are asked for; it is a secret, and never shown.
     token: str | None = field(default=None, repr=False)
+    #: The node of a broker; None: it is a node by itself.
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,10 @@ class Welcome:
     #: What a durable broker has accepted from this client; None: it keeps no log.
     accepted: int | None
     heartbeat_seconds: float
+    #: The node of the broker; None: it is a node by itself.
+    node: str | None = None
+    #: Why no subscription can be reliable here; None: all can.
+    unreliable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +144,24 @@ class Dropped:
 LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped
 Anything = Message | LinkMessage
 
-Piece = bytes | memoryview
 Pieces = Iterable[Piece]
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def encode(message: Anything) -> list[Piece]:
-    """A message as the pieces of its frames."""
+def encode(message: Anything, said: Said | None = None) -> list[Piece]:
+    """A message as the pieces of its frames; `said` knows what was spelled out on the connection before."""
     form = _BY_TYPE[type(message)]
-    return [*frame(form.number, form.encode(message))]
+    return [*frame(form.number, form.encode(message, said or Said()))]
 
 
-def decode(type: int, payload: bytes) -> Anything:
-    """The message in the payload of a frame."""
+def decode(type: int, payload: bytes, heard: Heard | None = None) -> Anything:
+    """The message in the payload of a frame; `heard` knows what was spelled out on the connection before."""
     form = _BY_NUMBER.get(type)
     if form is None:
         raise ProtocolError(f"a frame of the unknown type {type} came: is the peer of another version?")
     try:
-        message: Anything = form.decode(payload)
+        message: Anything = form.decode(payload, heard or Heard())
         return message
     except ProtocolError:
         raise
@@ -161,100 +169,14 @@ def decode(type: int, payload: bytes) -> Anything:
         raise ProtocolError(f"a frame that should be {form.type.__name__} cannot be read: {error}") from None
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------
-
-# form (0 records, 1 rows), publisher, count, numbers, lengths, place in a log
-_Header = tuple[int, str, int, int | bytes, bytes, tuple[str, int | bytes, int] | None]
-_header = msgspec.msgpack.Decoder(_Header)
+def _check_optional(name: str | None) -> str | None:
+    return None if name is None else check_name(name)
 
 
-def encode_batch(batch: Batch) -> list[Piece]:
-    """A batch as bytes: the length of its header, the header, the records as they are."""
-    body = batch.body
-    logged = batch.logged
-    place = None if logged is None else (logged.stream, _encode_numbers(logged.offsets), logged.time_micros)
-    is_rows = isinstance(batch, Rows)
-    lengths = _encode_array("I", batch.lengths) if isinstance(batch, Records) else b""
-    header = _pack((int(is_rows), batch.publisher, len(batch), _encode_numbers(batch.numbers), lengths, place))
-    return [len(header).to_bytes(4, "big"), header, body]
-
-
-def decode_batch(payload: bytes) -> Batch:
-    """The batch in these bytes, each of its records readable."""
-    batch = open_batch(payload)
-    _ = batch.notifications
-    return batch
-
-
-def open_batch(payload: bytes) -> Batch:
-    """The batch in these bytes, which were read before: nobody looks at its records now, only at its header."""
-    end = 4 + int.from_bytes(payload[:4], "big")
-    if end > len(payload):
-        raise ProtocolError("a batch ends within its header")
-    form, publisher, count, numbers, lengths, place = _header.decode(payload[4:end])
-    if not 1 <= count <= MAX_BATCH:
-        raise ProtocolError(f"a batch of {count:,} notifications came, and batches have 1 to {MAX_BATCH:,}")
-    _check_name(publisher)
-    logged = None
-    if place is not None:
-        stream, offsets, time_micros = place
-        logged = Logged(_check_name(stream), _decode_numbers(offsets, count), time_micros)
-    rising = _decode_numbers(numbers, count)
-    body = payload[end:]
-    if form == 1:
-        return Rows(publisher, rising, body=body, logged=logged)
-    if form != 0:
-        raise ProtocolError(f"a batch has the unknown form {form}")
-    sizes = _decode_array("I", lengths, count)
-    if sum(sizes) != len(body):
-        raise ProtocolError(f"a batch has {len(body):,} bytes of records where {sum(sizes):,} were announced")
-    return Records(publisher, rising, body=body, lengths=sizes, logged=logged)
-
-
-def _encode_numbers(numbers: Sequence[int]) -> int | bytes:
-    """Rising numbers: the first if they have no gaps."""
-    if numbers[-1] - numbers[0] == len(numbers) - 1:
-        return numbers[0]
-    return _encode_array("q", numbers)
-
-
-def _decode_numbers(said: int | bytes, count: int) -> Sequence[int]:
-    if isinstance(said, int):
-        if not 0 <= said < 1 << 62:
-            raise ProtocolError(f"{said} is no number of a notification")
-        return range(said, said + count)
-    numbers = _decode_array("q", said, count)
-    if numbers[0] < 0 or any(b <= a for a, b in pairwise(numbers)):
-        raise ProtocolError("the numbers of a batch do not rise")
-    return numbers
-
-
-def _encode_array(code: str, numbers: Sequence[int]) -> bytes:
-    return _little(
-        numbers if isinstance(numbers, array) and numbers.typecode == code else array(code, numbers)
-    ).tobytes()
-
-
-def _decode_array(code: str, data: bytes, count: int) -> array[int]:
-    numbers: array[int] = array(code)
-    if len(data) != count * numbers.itemsize:
-        raise ProtocolError(f"{len(data):,} bytes came where {count:,} numbers were announced")
-    numbers.frombytes(data)
-    return _little(numbers)
-
-
-def _little(numbers: array[int]) -> array[int]:
-    """Numbers with the bytes of each in the order in which they travel, the lowest first, or back again."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers
-
-
-def _check_name(name: str) -> str:
-    if not name or len(name) > MAX_NAME:
-        raise ProtocolError(f"a name has 1 to {MAX_NAME} characters, not {len(name):,}")
-    return name
+def _check_offset(number: int) -> int:
+    if not 0 <= number < 1 << 63:
+        raise ProtocolError(f"{number} is neither an offset of a stream nor a time of a clock")
+    return number
 
 
 def _check_token(token: str | None) -> str | None:
@@ -265,18 +187,18 @@ def _check_token(token: str | None) -> str | None:
 
 # --- parts of messages ------------------------------------------------------------------------------------------------
 
-_Entry = tuple[str, str | None, tuple[int | None, float | None] | None]
+_Entry = tuple[str, str | None, tuple[int | None, float | None] | None, bool]
 _Version = tuple[int, int]
 
 
 def _encode_entry(entry: Entry) -> _Entry:
     replay = None if entry.replay is None else (entry.replay.last, entry.replay.seconds)
-    return entry.where.to_sql(), entry.id, replay
+    return entry.where.to_sql(), entry.id, replay, entry.reliable
 
 
 def _decode_entry(said: _Entry) -> Entry:
-    text, id, replay = said
-    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay))
+    text, id, replay, reliable = said
+    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay), reliable)
 
 
 def _decode_replay(last: int | None, seconds: float | None) -> Replay:
@@ -289,37 +211,125 @@ def _decode_entries(said: list[_Entry]) -> tuple[Entry, ...]:
     return tuple(map(_decode_entry, said))
 
 
-def _decode_change(kind: int, base: _Version, version: _Version, added: list[_Entry], removed: list[_Entry]) -> Change:
-    change = Change(Kind(kind), Version(*base), Version(*version), _decode_entries(added), _decode_entries(removed))
+def _encode_change(message: Change) -> tuple[Any, ...]:
+    added, removed = [*map(_encode_entry, message.added)], [*map(_encode_entry, message.removed)]
+    return message.kind, message.base, message.version, added, removed, dict(message.clocks)
+
+
+def _decode_change(
+    kind: int,
+    base: _Version,
+    version: _Version,
+    added: list[_Entry],
+    removed: list[_Entry],
+    clocks: dict[str, int],
+) -> Change:
+    change = Change(
+        Kind(kind),
+        Version(*base),
+        Version(*version),
+        _decode_entries(added),
+        _decode_entries(removed),
+        check_clocks(clocks),
+    )
     if len({*change.added, *change.removed}) < len(added) + len(removed):
         raise ProtocolError("a change names an entry twice")
     return change
 
 
-def _encode_deliver(message: Deliver) -> list[Piece]:
-    head = _pack((message.combinations, _encode_array("I", message.which)))
-    return [len(head).to_bytes(4, "big"), head, *encode_batch(message.batch)]
+def _with_head(head: bytes, batch: Batch) -> list[Piece]:
+    """A batch behind something that is said of it."""
+    return [len(head).to_bytes(4, "big"), head, *encode_batch(batch)]
 
 
-_deliver_head = msgspec.msgpack.Decoder(tuple[tuple[tuple[str, ...], ...], bytes])
-
-
-def _decode_deliver(payload: bytes) -> Deliver:
+def _after_head(payload: bytes) -> tuple[bytes, Batch]:
     end = 4 + int.from_bytes(payload[:4], "big")
-    combinations, which = _deliver_head.decode(payload[4:end])
-    batch = decode_batch(payload[end:])
-    numbers: Sequence[int] = _decode_array("I", which, len(batch)) if which else ()
+    if end > len(payload):
+        raise ProtocolError("a message ends within the head of its batch")
+    return payload[4:end], decode_batch(payload[end:])
+
+
+def _encode_notify(message: Notify, said: Said) -> list[Piece]:
+    passage = message.passage
+    if passage is None:
+        return _with_head(b"", message.batch)
+    assert message.batch.logged is not None and message.batch.logged.stream == passage.stream
+    return _with_head(
+        _pack((encode_runs(passage.runs), said.number(passage.clocks), passage.to)),
+        message.batch,
+    )
+
+
+_notify_head = msgspec.msgpack.Decoder(tuple[list[int], Vector, str | None])
+
+
+def _decode_notify(payload: bytes, heard: Heard) -> Notify:
+    head, batch = _after_head(payload)
+    if not head:
+        return Notify(batch)
+    if batch.logged is None:
+        raise ProtocolError("a passage came with a batch of no log")
+    said_runs, vector, to = _notify_head.decode(head)
+    runs = decode_runs(said_runs)
+    check_covered(batch.logged.offsets, runs)
+    return Notify(batch, Passage(batch.logged.stream, runs, heard.vector(vector), _check_optional(to)))
+
+
+def _decode_quiet(stream: str, runs: list[int], clocks: Clocks, to: str | None) -> Quiet:
+    return Quiet(Passage(check_name(stream), decode_runs(runs), clocks, _check_optional(to)))
+
+
+def _decode_reached(stream: str, offsets: dict[str, int]) -> Reached:
+    return Reached(check_name(stream), check_clocks(offsets))
+
+
+def _encode_deliver(message: Deliver, _: Said) -> list[Piece]:
+    head = _pack((message.combinations, encode_array("I", message.which), message.reliable))
+    return _with_head(head, message.batch)
+
+
+_deliver_head = msgspec.msgpack.Decoder(tuple[tuple[tuple[str, ...], ...], bytes, bool])
+
+
+def _decode_deliver(payload: bytes, _: Heard) -> Deliver:
+    head, batch = _after_head(payload)
+    combinations, which, reliable = _deliver_head.decode(head)
+    numbers: Sequence[int] = decode_array("I", which, len(batch)) if which else ()
     if not combinations or (len(combinations) > 1 and not which) or any(one >= len(combinations) for one in numbers):
         raise ProtocolError("a delivery does not say whom it is for")
-    return Deliver(batch, combinations, numbers)
+    return Deliver(batch, combinations, numbers, reliable)
+
+
+def _decode_hello(
+    protocol: int,
+    role: int,
+    name: str,
+    incarnation: int,
+    credit: int,
+    policy: int,
+    token: str | None,
+    node: str | None,
+) -> Hello:
+    check_name(name)
+    return Hello(
+        protocol, Role(role), name, incarnation, credit, Policy(policy), _check_token(token), _check_optional(node)
+    )
 
 
 def _decode_welcome(
-    protocol: int, name: str, incarnation: int, accepted: int | None, heartbeat_seconds: float
+    protocol: int,
+    name: str,
+    incarnation: int,
+    accepted: int | None,
+    heartbeat_seconds: float,
+    node: str | None,
+    unreliable: str | None,
 ) -> Welcome:
     if not 0 < heartbeat_seconds < math.inf:
         raise ProtocolError(f"a heart cannot beat every {heartbeat_seconds} s")
-    return Welcome(protocol, _check_name(name), incarnation, accepted, heartbeat_seconds)
+    return Welcome(
+        protocol, check_name(name), incarnation, accepted, heartbeat_seconds, _check_optional(node), unreliable
+    )
 
 
 class _Part(NamedTuple):
@@ -425,8 +435,8 @@ class _Form(NamedTuple):
 
     number: int
     type: type[Any]
-    encode: Callable[[Any], Pieces]
-    decode: Callable[[bytes], Any]
+    encode: Callable[[Any, Said], Pieces]
+    decode: Callable[[bytes, Heard], Any]
 
 
 def _packed(
@@ -435,7 +445,20 @@ def _packed(
     """A message that is one msgpack array of a fixed content."""
     decoder = msgspec.msgpack.Decoder(content)
     return _Form(
-        number, type, lambda message: [_pack(encode(message))], lambda payload: decode(*decoder.decode(payload))
+        number, type, lambda message, _: [_pack(encode(message))], lambda payload, _: decode(*decoder.decode(payload))
+    )
+
+
+def _timed(
+    number: int, type: type[Any], content: Any, encode: Callable[[Any, Said], Any], decode: Callable[[Any, Heard], Any]
+) -> _Form:
+    """The same with clocks in it."""
+    decoder = msgspec.msgpack.Decoder(content)
+    return _Form(
+        number,
+        type,
+        lambda message, said: [_pack(encode(message, said))],
+        lambda payload, heard: decode(decoder.decode(payload), heard),
     )
 
 
@@ -443,17 +466,15 @@ _FORMS = (
     _packed(
         1,
         Hello,
-        tuple[int, int, str, int, int, int, str | None],
-        lambda m: (m.protocol, m.role, m.name, m.incarnation, m.credit, m.policy, m.token),
-        lambda protocol, role, name, incarnation, credit, policy, token: Hello(
-            protocol, Role(role), _check_name(name), incarnation, credit, Policy(policy), _check_token(token)
-        ),
+        tuple[int, int, str, int, int, int, str | None, str | None],
+        lambda m: (m.protocol, m.role, m.name, m.incarnation, m.credit, m.policy, m.token, m.node),
+        _decode_hello,
     ),
     _packed(
         2,
         Welcome,
-        tuple[int, str, int, int | None, float],
-        lambda m: (m.protocol, m.name, m.incarnation, m.accepted, m.heartbeat_seconds),
+        tuple[int, str, int, int | None, float, str | None, str | None],
+        lambda m: (m.protocol, m.name, m.incarnation, m.accepted, m.heartbeat_seconds, m.node, m.unreliable),
         _decode_welcome,
     ),
     _packed(3, Bye, tuple[str, bool], lambda m: (m.reason, m.is_final), Bye),
@@ -463,8 +484,8 @@ _FORMS = (
     _packed(
         16,
         Change,
-        tuple[int, _Version, _Version, list[_Entry], list[_Entry]],
-        lambda m: (m.kind, m.base, m.version, [*map(_encode_entry, m.added)], [*map(_encode_entry, m.removed)]),
+        tuple[int, _Version, _Version, list[_Entry], list[_Entry], dict[str, int]],
+        _encode_change,
         _decode_change,
     ),
     _packed(
@@ -478,9 +499,11 @@ _FORMS = (
     _packed(
         19,
         Snapshot,
-        tuple[int, _Version, list[_Entry]],
-        lambda m: (m.kind, m.version, [*map(_encode_entry, m.entries)]),
-        lambda kind, version, entries: Snapshot(Kind(kind), Version(*version), _decode_entries(entries)),
+        tuple[int, _Version, list[_Entry], dict[str, int]],
+        lambda m: (m.kind, m.version, [*map(_encode_entry, m.entries)], dict(m.clocks)),
+        lambda kind, version, entries, clocks: Snapshot(
+            Kind(kind), Version(*version), _decode_entries(entries), check_clocks(clocks)
+        ),
     ),
     _packed(
         20,
@@ -489,12 +512,27 @@ _FORMS = (
         lambda m: (m.kind, m.version),
         lambda kind, version: Ack(Kind(kind), Version(*version)),
     ),
-    _Form(32, Notify, lambda m: encode_batch(m.batch), lambda payload: Notify(decode_batch(payload))),
+    _Form(32, Notify, _encode_notify, _decode_notify),
     _Form(33, Deliver, _encode_deliver, _decode_deliver),
     _packed(34, Accepted, tuple[int], lambda m: (m.number,), Accepted),
     _packed(35, Refused, tuple[tuple[int, ...], str], lambda m: (m.numbers, m.reason), Refused),
     _packed(37, Halted, tuple[int, str], lambda m: (m.number, m.reason), Halted),
-    _packed(38, Heard, tuple[()], lambda m: (), Heard),
+    _packed(38, HeardMessage, tuple[()], lambda m: (), HeardMessage),
+    _packed(
+        39,
+        Started,
+        tuple[str, int, tuple[str, ...]],
+        lambda m: (m.stream, m.offset, m.subscriptions),
+        lambda stream, offset, ids: Started(check_name(stream), _check_offset(offset), ids),
+    ),
+    _packed(40, Ready, tuple[tuple[str, ...]], lambda m: (m.subscriptions,), Ready),
+    _packed(
+        41,
+        Skipped,
+        tuple[str, list[int], tuple[str, ...]],
+        lambda m: (m.stream, encode_runs(m.runs), m.subscriptions),
+        lambda stream, runs, ids: Skipped(check_name(stream), decode_runs(runs), ids),
+    ),
     _packed(
         48,
         Request,
@@ -509,6 +547,42 @@ _FORMS = (
         lambda m: (m.id, *_encode_part(m.answer)),
         lambda id, name, said: Reply(id, _decode_part(_ANSWERS, name, said)),
     ),
+    _timed(
+        64,
+        Quiet,
+        tuple[str, list[int], Vector, str | None],
+        lambda m, said: (
+            m.passage.stream,
+            encode_runs(m.passage.runs),
+            said.number(m.passage.clocks),
+            m.passage.to,
+        ),
+        lambda content, heard: _decode_quiet(content[0], content[1], heard.vector(content[2]), content[3]),
+    ),
+    _timed(
+        65,
+        Head,
+        tuple[str, int, Vector],
+        lambda m, said: (m.stream, m.offset, said.number(m.clocks)),
+        lambda content, heard: Head(check_name(content[0]), _check_offset(content[1]), heard.vector(content[2])),
+    ),
+    _packed(
+        66,
+        Missing,
+        tuple[str, str, list[int], int],
+        lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock),
+        lambda stream, by, runs, clock: Missing(
+            check_name(stream), check_name(by), decode_runs(runs), _check_offset(clock)
+        ),
+    ),
+    _packed(
+        67,
+        Gone,
+        tuple[str, list[int], str],
+        lambda m: (m.stream, encode_runs(m.runs), m.to),
+        lambda stream, runs, to: Gone(check_name(stream), decode_runs(runs), check_name(to)),
+    ),
+    _packed(68, Reached, tuple[str, dict[str, int]], lambda m: (m.stream, dict(m.offsets)), _decode_reached),
 )
 _BY_TYPE = {form.type: form for form in _FORMS}
 _BY_NUMBER = {form.number: form for form in _FORMS}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sluice.protocol import stream as streams
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import Failed, Resume, Resumed
-from sluice.protocol.wire import encode_batch
+from sluice.protocol.packing import encode_batch
 
 
 @dataclass(frozen=True, slots=True)
