@@ -284,8 +284,11 @@ def _ways(network: Network) -> None:
     for name, broker in network.brokers.items():
         asked = {"alice/1": "b1" if name != "b1" else "b2", "ghost/1": "nobody"}
         asked.pop("alice/1" if name == "b2" else "ghost/1")
-        broker.ways[Kind.INTEREST] = asked
-        broker.ways[Kind.BROKERS] = {"b0": "nobody", "b2": "b1", "ghost": "b0"}
+        wrong = {Kind.INTEREST: asked, Kind.BROKERS: {"b0": "nobody", "b2": "b1", "ghost": "b0"}}
+        for kind, ways in wrong.items():
+            broker.ways[kind].clear()
+            for id, peer in ways.items():
+                broker.ways[kind].add(id, peer)
 
 
 def _derived(network: Network) -> None:

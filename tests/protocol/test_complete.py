@@ -35,7 +35,8 @@ class Neighbours:
         export.acknowledge(Version(1, export.version.sequence if sequence is None else sequence))
 
     def owe(self, peer: Peer, sequence: int) -> None:
-        self.completion.owe(peer, Version(1, sequence), self.exports.items())
+        others = ((other, export) for other, export in self.exports.items() if other != peer)
+        self.completion.owe(peer, Version(1, sequence), others)
 
     def settle(self) -> dict[Peer, int]:
         found = list(self.completion.settle(self.exports))
@@ -127,7 +128,7 @@ def test_what_waits_when_a_neighbour_comes_waits_for_it_too() -> None:
     network.owe("x", 1)
     network.exports["c"] = Export(Kind.SUBSCRIPTIONS, Version(1, 0))
     network.owe("c", 7)
-    network.completion.await_also("c", 0)
+    network.completion.await_also("c", 0, ["x", "y"])
     network.ack("b")
     assert network.settle() == {"c": 7}, "the new one is not to wait for itself"
     network.ack("c")
@@ -140,7 +141,7 @@ def test_a_neighbour_that_comes_back_is_waited_for_anew() -> None:
     network.owe("x", 1)
     network.completion.forget("b")
     network.exports["b"] = Export(Kind.SUBSCRIPTIONS, Version(1, 2))
-    network.completion.await_also("b", 2)
+    network.completion.await_also("b", 2, ["x"])
     network.ack("b", 1)
     assert network.settle() == {}
     network.ack("b", 2)

@@ -37,7 +37,11 @@ def network(seed: int = 0, lease: LeaseConfig | None = None) -> World:
 
 def memory(broker: Broker) -> object:
     """Everything that damage may change."""
-    found: list[object] = [tables_of(broker), id(broker.forwarding._index), repr(broker.ways)]
+    found: list[object] = [
+        tables_of(broker),
+        id(broker.forwarding._index),
+        repr([ways._peers for ways in broker.ways.values()]),
+    ]
     for table in broker.tables.values():
         found.append({peer: (one.version, one.asked, one.renewed) for peer, one in table.replicas.items()})
         found.append({peer: (one.version, one.acked) for peer, one in table.exports.items()})

@@ -374,9 +374,7 @@ class Session:
             raise ProtocolError("a reliable subscription has no replay: read the past with fetch, then subscribe")
         self.entries[kind][entry.id] = entry
         if entry.reliable:
-            self.seams[entry.id] = Tracked(
-                entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1]
-            )
+            self.seams[entry.id] = Tracked(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1])
         if entry.replay is not None:
             self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), *self._seam_limits)
         self._change(kind, [entry], [])

@@ -123,7 +123,7 @@ class Tracked:
     def _ask(self, stream: Peer, track: Track, now: float) -> None:
         until = None if track.until in (None, math.inf) else int(track.until or 0)
         track.asked = self._voice.ask(stream, Fetch(track.position, until, self._where, self._page_bytes))
-        track.due = now + ANSWER_SECONDS * 2.0**track.failures
+        track.due = now + ANSWER_SECONDS * 2.0 ** min(track.failures, MAX_DOUBLINGS)
 
     def told(self, id: EntryId, answer: Answer, now: float) -> None:
         """A log has answered."""
@@ -153,7 +153,7 @@ class Tracked:
             self._voice.say(Missed(self._id, answer.reason))
             self._go_live(track)
             return
-        track.due = now + min(RETRY_SECONDS * 2.0**track.failures, LONGEST_RETRY_SECONDS)
+        track.due = now + min(RETRY_SECONDS * 2.0 ** min(track.failures, MAX_DOUBLINGS), LONGEST_RETRY_SECONDS)
         track.failures += 1
 
     def _go_live(self, track: Track) -> None:

@@ -165,7 +165,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A broker with reliable subscribers has missed offsets of a stream, or knows too little of them."""
+    """A broker with reliable subscribers has missed offsets of a stream, or knows too little of them.
+
+    Without any offsets it asks where the stream ends.
+    """
 
     stream: Peer
     by: Peer

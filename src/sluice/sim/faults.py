@@ -27,6 +27,7 @@ from sluice.protocol.messages import (
     Lost,
     Message,
     Notify,
+    Role,
     Snapshot,
     Version,
 )
@@ -41,14 +42,23 @@ if TYPE_CHECKING:
 GHOST = "ghost"
 
 
-def disturb(world: World, *, loss: float, twice: float, changed: float) -> None:
-    """From now on messages are lost, doubled or changed, with these chances; all 0 ends it."""
-    if not (loss or twice or changed):
+def disturb(world: World, *, loss: float, twice: float, changed: float, late: float | None = None) -> None:
+    """From now on messages are lost, doubled or changed, with these chances; all 0 ends it.
+
+    With `late`, so many of them are overtaken, and only what brokers say to each other is disturbed.
+    """
+    if not (loss or twice or changed or late):
         world.noise = None
         return
     random = Random(f"{world.seed}/noise/{world.now!r}")
 
     def noise(way: Direction, message: Message) -> Sequence[Message]:
+        if late is not None:
+            if way.link.b.role != Role.BROKER:
+                return (message,)
+            if random.random() < late:
+                world.carry_late(way, message, world.max_delay * random.choice((1.0, 3.0)) * random.random())
+                return ()
         roll = random.random()
         if roll >= loss + twice + changed:
             return (message,)

@@ -118,6 +118,8 @@ class Disturb:
     loss: float = 0.0
     twice: float = 0.0
     changed: float = 0.0
+    #: How many are overtaken by those behind them; where this is set, only what brokers say to each other is disturbed.
+    late: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ class Performer:
             case HealLink(a, b):
                 world.heal_link(a, b)
             case Disturb():
-                faults.disturb(world, loss=action.loss, twice=action.twice, changed=action.changed)
+                faults.disturb(world, loss=action.loss, twice=action.twice, changed=action.changed, late=action.late)
             case Damage(name, seed):
                 faults.damage(world, name, seed)
             case Garbage(sender, receiver, seed):
@@ -344,10 +346,11 @@ def _words(action: Action) -> str:
             return f"the link {a} - {b} breaks"
         case HealLink(a, b):
             return f"the link {a} - {b} works again"
-        case Disturb(loss, twice, changed):
-            if not (loss or twice or changed):
+        case Disturb(loss, twice, changed, late):
+            if not (loss or twice or changed or late):
                 return "messages arrive as they were sent again"
-            return f"messages are lost ({loss:.0%}), doubled ({twice:.0%}) and changed ({changed:.0%}) from now on"
+            overtaken = "" if late is None else f", between brokers, and overtaken ({late:.0%})"
+            return f"messages are lost ({loss:.0%}), doubled ({twice:.0%}) and changed ({changed:.0%}) from now on{overtaken}"
         case Damage(name, seed):
             return f"the tables of broker {name} are damaged (seed {seed})"
         case Garbage(sender, receiver, seed):

@@ -48,11 +48,11 @@ ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect"
 #: What can go wrong, by the names that the command line knows.
 BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE = "broker-crash", "link-loss", "client-crash", "offline"
 MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES = "message-loss", "duplication", "corruption", "clocks", "tables"
-DISK_FULL, RETENTION = "disk-full", "retention"
+DISK_FULL, RETENTION, REORDERING = "disk-full", "retention", "reordering"
 ALL_FAULTS = (
     *(BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE),
     *(MESSAGE_LOSS, DUPLICATION, CORRUPTION, CLOCKS, TABLES),
-    *(DISK_FULL, RETENTION),
+    *(DISK_FULL, RETENTION, REORDERING),
 )
 
 #: How often a run without faults is looked at while messages are on their way.

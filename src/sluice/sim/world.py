@@ -110,9 +110,7 @@ class World:
 
     # Building
 
-    def add_broker(
-        self, name: str, *, node: str | None = None, offset: float = 0.0, rate: float = 1.0
-    ) -> BrokerNode:
+    def add_broker(self, name: str, *, node: str | None = None, offset: float = 0.0, rate: float = 1.0) -> BrokerNode:
         """A broker, up, without links; several may belong to one node of the tree."""
         broker = self._new(BrokerNode(name, node), offset, rate)
         if self.config.durable:
@@ -341,6 +339,10 @@ class World:
             at = way.last
         way.last = at
         self._push(at, MESSAGE, way, way.epoch, message)
+
+    def carry_late(self, way: Direction, message: Message, seconds: float) -> None:
+        """Has a message arrive so much later, whatever overtakes it."""
+        self._push(self.now + self.min_delay + seconds, MESSAGE, way, way.epoch, message)
 
     def _upcall(self, node: ClientNode, upcall: client.Upcall) -> None:
         """Writes down what a client is told, as the trace has it."""

@@ -15,6 +15,7 @@ from sluice.protocol.batch import Batch, Peer, Records, Rows
 from sluice.protocol.export import Export
 from sluice.protocol.messages import Entry, EntryId, Kind, Version
 from sluice.protocol.route import forward
+from sluice.protocol.route.directions import Directions
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
@@ -25,7 +26,7 @@ Pairs = dict[Peer, list[tuple[int, tuple[EntryId, ...]]]]
 
 
 def table_of() -> Table:
-    return Table(Kind.SUBSCRIPTIONS, lambda: algorithm("simple")(RoutingOptions()))
+    return Table(Kind.SUBSCRIPTIONS, lambda: algorithm("simple")(RoutingOptions()), Directions("me"))
 
 
 def give(table: Table, peer: Peer, entries: list[Entry]) -> None:
@@ -53,7 +54,7 @@ def test_a_notification_goes_to_each_peer_for_its_entries() -> None:
     table = table_of()
     give(table, "alice", [entry("x > 1", "alice/1"), entry("x > 5", "alice/2"), entry("x > 2", "alice/3")])
     give(table, "b", [entry("x > 1")])
-    forwarding = Forwarding(table)
+    forwarding = Forwarding(table, Directions("me"))
     assert found(forwarding, [{"x": 3}, {"x": 0}, {"x": 9}]) == {
         "alice": [(0, ("alice/1", "alice/3")), (2, ("alice/1", "alice/2", "alice/3"))],
         "b": [(0, ()), (2, ())],
@@ -68,7 +69,7 @@ def test_batches_of_any_form_are_matched_together(scan_up_to: int, many: int, mo
     monkeypatch.setattr(forward, "MANY", many)
     table = table_of()
     give(table, "alice", [entry("x > 1", "alice/1"), entry("x > 5", "alice/2")])
-    forwarding = Forwarding(table)
+    forwarding = Forwarding(table, Directions("me"))
     rows = Rows("q", range(1, 4), table=pa.RecordBatch.from_pylist([{"x": 2}, {"x": 0}, {"x": 7}]))
     batches: list[Batch] = [Records.of("p", 1, [{"x": 0}]), Records.of("p", 2, [{"x": 3}, {"x": 9}])]
     plain = [{}, {"alice": [(0, ("alice/1",)), (1, ("alice/1", "alice/2"))]}]
@@ -89,7 +90,7 @@ def test_the_index_follows_the_table(scan_up_to: int, many: int, seed: int) -> N
         table = table_of()
         for peer in "abc":
             table.replica(peer, 0.0)
-        forwarding = Forwarding(table)
+        forwarding = Forwarding(table, Directions("me"))
         for _ in range(8):
             peer = some.random.choice("abc")
             held = table.replicas[peer].entries
@@ -117,7 +118,7 @@ def test_the_index_follows_the_table(scan_up_to: int, many: int, seed: int) -> N
 def test_a_reset_makes_a_damaged_index_anew() -> None:
     table = table_of()
     give(table, "b", [entry("x > 1")])
-    forwarding = Forwarding(table)
+    forwarding = Forwarding(table, Directions("me"))
     found(forwarding, [{"x": 3}])
     assert forwarding._index is not None
     forwarding._index.remove(("b", entry("x > 1")))

@@ -12,6 +12,7 @@ from sluice.match import filterset
 from sluice.protocol.batch import Peer
 from sluice.protocol.export import Export
 from sluice.protocol.messages import Change, Entry, Kind, Version
+from sluice.protocol.route.directions import Directions
 from sluice.protocol.route.reduce import ALGORITHMS, Reducer, RoutingOptions, algorithm
 from sluice.protocol.route.table import Outlet, Relevance, Table
 from tests.protocol.drive import entry, list_of
@@ -26,7 +27,7 @@ def make(name: str) -> Reducer:
 
 def table_of(name: str, kind: Kind = Kind.SUBSCRIPTIONS, steering: Table | None = None) -> Table:
     """A table with three neighbours."""
-    table = Table(kind, lambda: make(name), steering)
+    table = Table(kind, lambda: make(name), Directions("me"), steering)
     for peer in PEERS:
         table.replica(peer, 0.0)
         table.tell(peer, 1, tuple)

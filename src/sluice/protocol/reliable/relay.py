@@ -15,7 +15,7 @@ from sluice.protocol.messages import Clocks, Gone, Head, Message, Missing, Notif
 from sluice.protocol.reliable.cache import Cache
 from sluice.protocol.reliable.clocks import knows
 from sluice.protocol.reliable.config import ReliableConfig
-from sluice.protocol.reliable.runs import union, without
+from sluice.protocol.reliable.runs import count, union, without
 from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.table import Table
@@ -46,8 +46,11 @@ class Relay:
         #: Silences that wait for something to travel with, by direction and stream.
         self._pending: dict[tuple[Direction, Peer], tuple[Runs, Clocks]] = {}
         self._flush_at = math.inf
-        #: How far the brokers behind this one are in streams of others, to be passed on.
-        self._reached: dict[Peer, dict[Peer, int]] = {}
+        #: How far brokers are in streams of others, by who said so and the stream, to be passed on.
+        self._reached: dict[tuple[Peer, Peer], dict[Peer, int]] = {}
+        #: For the record: notifications that were passed on because it could not be told whether anybody wants them, silences
+        #: that went by themselves, and offsets that were answered for because they had passed lately.
+        self.unjudged = self.silences = self.from_cache = 0
 
     @property
     def deadline(self) -> float:
@@ -83,6 +86,7 @@ class Relay:
         if batch is None:
             return None
         if not knows(self._table.clocks_of(direction), below):
+            self.unjudged += len(batch)
             return batch
         route = routes.get(direction)
         return None if route is None else batch.whole_or(route.rows)
@@ -107,6 +111,7 @@ class Relay:
         pending = self._pending.pop(key, None)
         if pending is not None:
             direction, stream = key
+            self.silences += 1
             self._send_to(direction, stream, Quiet(Passage(stream, *pending)))
 
     def tick(self, now: float) -> None:
@@ -146,27 +151,34 @@ class Relay:
 
     # --- towards publishers -------------------------------------------------------------------------------------------
 
-    def ask(self, message: Missing) -> None:
+    def ask(self, source: Peer, message: Missing) -> None:
         """Passes on what is missing, as far as it did not pass here lately."""
         runs = message.runs
         for found, batch in self._cache.find(message.stream, runs, message.by, message.clock):
             runs = without(runs, found)
+            self.from_cache += count(found)
             self.pass_again(batch, Passage(message.stream, found, {message.by: message.clock}, message.by))
-        direction = self._home(message.stream)
-        if runs and direction is not None:
-            self._send_to(direction, message.stream, Missing(message.stream, message.by, runs, message.clock))
+        if runs or not message.runs:
+            self._send_up(source, Missing(message.stream, message.by, runs, message.clock))
 
-    def note(self, message: Reached) -> None:
+    def note(self, source: Peer, message: Reached) -> None:
         """Takes note of how far brokers are, to be passed on together with what others say."""
-        self._reached.setdefault(message.stream, {}).update(message.offsets)
+        self._reached.setdefault((source, message.stream), {}).update(message.offsets)
 
     def report(self) -> None:
         """Passes on how far the brokers behind this one are."""
         reached, self._reached = self._reached, {}
-        for stream, offsets in reached.items():
-            direction = self._home(stream)
-            if direction is not None:
-                self._send_to(direction, stream, Reached(stream, offsets))
+        for (source, stream), offsets in reached.items():
+            self._send_up(source, Reached(stream, offsets))
+
+    def _send_up(self, source: Peer, message: Missing | Reached) -> None:
+        """Sends something towards a stream, through a broker of the same node if there is no other way."""
+        direction = self._home(message.stream)
+        peer = None if direction is None else self._directions.choose(direction, message.stream)
+        if peer is None and not self._directions.is_sibling(source):
+            peer = self._directions.choose_sibling(message.stream)
+        if peer is not None:
+            self._send(peer, message)
 
     def _send_to(self, direction: Direction, stream: Peer, message: Message) -> None:
         peer = self._directions.choose(direction, stream)

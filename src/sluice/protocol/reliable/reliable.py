@@ -28,7 +28,7 @@ from sluice.protocol.messages import (
 from sluice.protocol.reliable.clocks import latest
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.relay import Home, Relay
-from sluice.protocol.reliable.runs import common, rows_in, runs_of, without
+from sluice.protocol.reliable.runs import common, count, rows_in, runs_of, without
 from sluice.protocol.reliable.source import Source, clipped
 from sluice.protocol.reliable.subscribers import Piece, Subscribers, ToClient
 from sluice.protocol.route.directions import Direction, Directions
@@ -64,7 +64,7 @@ class Reliable:
         self._config = config
         self.subscribers = Subscribers(self._name, incarnation, config)
         self.relay = Relay(directions, table, forwarding, home, send, config)
-        self.source = Source(self._name, head)
+        self.source = Source(self._name, head, config)
         #: When somebody is to be told of the end of the stream, and when to look who is behind.
         self._head_at = math.inf
         self._report_at = math.inf
@@ -90,7 +90,7 @@ class Reliable:
             if self._table.clock:
                 # There is no stream that its own broker knows too little of.
                 self._deliver(self.subscribers.hear(self._name, self.source.head, self._table.clock[self._name], now))
-                self._deliver(self.subscribers.begin())
+                self._deliver(self.subscribers.begin(self._streams(), now))
                 self._deliver(self.subscribers.ready(self._streams()))
 
     def linked(self, peer: Peer) -> None:
@@ -158,7 +158,7 @@ class Reliable:
                 if message.stream == self._name:
                     self._look_up(message)
                 else:
-                    self.relay.ask(message)
+                    self.relay.ask(peer, message)
             case Gone(stream, runs, to):
                 if to == self._name:
                     self._deliver(self.subscribers.take(stream, Piece(runs, None, 0, is_gone=True), now))
@@ -168,7 +168,7 @@ class Reliable:
                 if stream == self._name:
                     self.source.note(offsets)
                 else:
-                    self.relay.note(message)
+                    self.relay.note(peer, message)
                     self._report_at = min(self._report_at, now + self._config.report_seconds)
             case _:
                 assert_never(message)
@@ -176,8 +176,11 @@ class Reliable:
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def _look_up(self, message: Missing) -> None:
-        id, first, last = self.source.read(message)
-        self._read(Request(id, self._name, Fetch(first - 1, last, "true", READ_BYTES)))
+        if message.runs:
+            id, first, last = self.source.read(message)
+            self._read(Request(id, self._name, Fetch(first - 1, last, "true", READ_BYTES)))
+        else:
+            self._tell_end(lambda _, clocks: message.by in clocks)
 
     def answered(self, id: str, answer: Answer) -> bool:
         """Takes an answer of the log in; False if somebody else has asked."""
@@ -194,9 +197,31 @@ class Reliable:
                 assert batch.logged is not None
                 rows = rows_in(batch.logged.offsets, wanted)
                 if rows:
+                    self.source.from_log += len(rows)
                     runs = runs_of([batch.logged.offsets[row] for row in rows])
                     self.relay.pass_again(batch.whole_or(rows), Passage(self._name, runs, clocks, by))
         return True
+
+    # --- its own account ----------------------------------------------------------------------------------------------
+
+    def account(self) -> dict[str, int]:
+        """How it goes: who relies on this broker and what they wait for, what it does for others, and who waits for its stream."""
+        gaps = [count(stream.missing()) for stream in self.subscribers.streams.values() if stream.started]
+        lags = self.source.lags(self._clocks())
+        wishes = list(self.subscribers.wishes)
+        return {
+            "subscriptions": len(wishes),
+            "not_ready": sum(not wish.is_ready for wish in wishes),
+            "streams_behind": sum(gap > 0 for gap in gaps),
+            "gap_offsets": sum(gaps),
+            "asked": self.subscribers.asked,
+            "silences": self.relay.silences,
+            "unjudged": self.relay.unjudged,
+            "from_cache": self.relay.from_cache,
+            "from_log": self.source.from_log,
+            "brokers_relying": len(lags),
+            "lag_offsets": max(lags, default=0),
+        }
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -204,7 +229,7 @@ class Reliable:
         """Does what is due."""
         self.relay.tick(now)
         for missing in self.subscribers.ask(now):
-            self.relay.ask(missing)
+            self.relay.ask(self._name, missing)
         if self._head_at <= now:
             self._head_at = math.inf
             self._tell_end(lambda direction, clocks: self.source.is_news(direction, clocks))
@@ -214,11 +239,11 @@ class Reliable:
     def _report(self, now: float) -> None:
         for reached in self.subscribers.report():
             if reached.stream != self._name:
-                self.relay.note(reached)
+                self.relay.note(self._name, reached)
         self.relay.report()
         clocks = self._clocks()
         self.source.forget(clocks)
-        self._tell_end(lambda _, clocks: self.source.is_behind(clocks))
+        self._tell_end(lambda _, clocks: self.source.is_behind(clocks, now))
         self._report_at = now + self._config.report_seconds if clocks else math.inf
 
     def _tell_end(self, is_due: Callable[[Direction, Clocks], bool]) -> None:

@@ -11,16 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Clocks, Missing, Runs
 from sluice.protocol.reliable.clocks import knows
+from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.route.directions import Direction
 
 
 class Source:
     """The stream of one broker."""
 
-    __slots__ = ("_name", "_number", "_reads", "head", "reached", "told")
+    __slots__ = ("_config", "_name", "_number", "_pauses", "_reads", "from_log", "head", "reached", "told")
 
-    def __init__(self, name: Peer, head: int) -> None:
+    def __init__(self, name: Peer, head: int, config: ReliableConfig) -> None:
         self._name = name
+        self._config = config
+        #: For brokers that are told of the end of the stream: when to tell them again, and how long to wait after that.
+        self._pauses: dict[Peer, tuple[float, float]] = {}
         #: The last offset that is on disk.
         self.head = head
         #: How far brokers with reliable subscribers have said they are.
@@ -28,6 +32,8 @@ class Source:
         #: What each direction was told of with the end of the stream.
         self.told: dict[Direction, Clocks] = {}
         self._number = 0
+        #: For the record: notifications that were read from the log because somebody has missed them.
+        self.from_log = 0
         #: What is read from the log for whom.
         self._reads: dict[str, Missing] = {}
 
@@ -35,10 +41,21 @@ class Source:
         """Takes note of how far brokers are."""
         for name, offset in offsets.items():
             self.reached[name] = max(self.reached.get(name, 0), offset)
+            self._pauses.pop(name, None)
 
-    def is_behind(self, clocks: Iterable[Peer]) -> bool:
-        """Whether some of these brokers have not reached the end of the stream, for all that is known."""
-        return any(self.reached.get(name, -1) < self.head for name in clocks)
+    def is_behind(self, clocks: Iterable[Peer], now: float) -> bool:
+        """Whether some of these brokers are to be told of the end of the stream: it is not known that they are there.
+
+        Who does not answer is told again, after a pause that is twice as long each time.
+        """
+        due = False
+        for name in clocks:
+            if self.reached.get(name, -1) < self.head:
+                at, pause = self._pauses.get(name, (now, self._config.report_seconds))
+                if at <= now:
+                    due = True
+                    self._pauses[name] = now + pause, min(2 * pause, self._config.patience_seconds)
+        return due
 
     def is_news(self, direction: Direction, clocks: Clocks) -> bool:
         """Whether subscriptions in a direction are known that it was not told of."""
@@ -48,6 +65,12 @@ class Source:
         """Forgets brokers that nobody relies on any more."""
         for name in [name for name in self.reached if name not in known]:
             del self.reached[name]
+        for name in [name for name in self._pauses if name not in known]:
+            del self._pauses[name]
+
+    def lags(self, known: Iterable[Peer]) -> list[int]:
+        """How many offsets each of these brokers has not reached, for all that is known."""
+        return [self.head - min(self.reached.get(name, 0), self.head) for name in known if name != self._name]
 
     def read(self, message: Missing) -> tuple[str, int, int]:
         """Takes note of what is read from the log: a name for it, and the first and last offset to read."""

@@ -39,6 +39,9 @@ MAX_PIECES = 1_024
 #: So many offsets are asked for at a time.
 WINDOW = 4_096
 
+#: So often the pause before something is asked for again doubles, if it may grow as long.
+MAX_DOUBLINGS = 20
+
 #: A message to a client.
 ToClient = tuple[Peer, Message]
 
@@ -80,7 +83,19 @@ class Piece(NamedTuple):
 class Stream:
     """One stream, as far as it is put together."""
 
-    __slots__ = ("ask_at", "asked", "clock", "cursor", "head", "known", "needed", "pieces", "reported", "started", "waiting")
+    __slots__ = (
+        "ask_at",
+        "asked",
+        "clock",
+        "cursor",
+        "head",
+        "known",
+        "needed",
+        "pieces",
+        "reported",
+        "started",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         #: All up to here is accounted for; None: nothing was heard yet.
@@ -126,6 +141,8 @@ class Subscribers:
         self._wishes: dict[EntryId, Wish] = {}
         self._index: FilterSet[tuple[Peer, Entry]] = FilterSet()
         self.streams: dict[Peer, Stream] = {}
+        #: For the record: how often something was asked for again.
+        self.asked = 0
 
     @property
     def clocks(self) -> Clocks:
@@ -274,11 +291,14 @@ class Subscribers:
         for client, ids in _by_client(ready):
             yield client, Started(name, stream.cursor + 1, ids)
 
-    def begin(self) -> Iterator[ToClient]:
+    def begin(self, streams: Iterable[Peer], now: float) -> Iterator[ToClient]:
         """Starts what is covered by something that is known already: it need not wait for a message."""
-        for name, stream in self.streams.items():
-            if stream.waiting and stream.cursor is not None:
-                yield from self._start(name, stream, stream.clock)
+        for name in streams:
+            stream = self._stream(name)
+            if stream.waiting:
+                if stream.cursor is not None:
+                    yield from self._start(name, stream, stream.clock)
+                self._watch(stream, False, now)
 
     def ready(self, streams: Iterable[Peer]) -> Iterator[ToClient]:
         """Tells clients of the subscriptions that have started in every stream there is."""
@@ -306,11 +326,11 @@ class Subscribers:
     # --- what is missing ----------------------------------------------------------------------------------------------
 
     def _watch(self, stream: Stream, is_moving: bool, now: float) -> None:
-        """Looks for a gap; one that stays is asked for."""
+        """Looks for a gap, or for somebody who waits to start; what stays so is asked for."""
         if len(stream.pieces) > MAX_PIECES:
             stream.pieces.sort(key=lambda piece: piece.runs[0][0])
             del stream.pieces[MAX_PIECES:]
-        if not stream.started or not stream.missing():
+        if not stream.waiting and (not stream.started or not stream.missing()):
             stream.ask_at, stream.asked = math.inf, 0
         elif is_moving or stream.ask_at == math.inf:
             stream.ask_at, stream.asked = now + self._config.gap_seconds, 0
@@ -319,10 +339,12 @@ class Subscribers:
         """What is to be asked for now."""
         for name, stream in self.streams.items():
             if stream.ask_at <= now:
+                self.asked += 1
                 stream.asked += 1
-                pause = self._config.gap_seconds * 2.0**stream.asked
+                pause = self._config.gap_seconds * 2.0 ** min(stream.asked, MAX_DOUBLINGS)
                 stream.ask_at = now + min(pause, self._config.patience_seconds)
-                yield Missing(name, self._name, first_of(stream.missing(), WINDOW), stream.needed)
+                runs = first_of(stream.missing(), WINDOW) if stream.started else ()
+                yield Missing(name, self._name, runs, stream.needed)
 
     def report(self) -> Iterator[Reached]:
         """How far this broker is in each stream, as far as the stream's broker does not know."""

@@ -76,12 +76,14 @@ class Directions:
 
     def choose(self, direction: Direction, stream: Peer) -> Peer | None:
         """The broker of a direction that gets what is of one stream: the same as long as it is there, so that order is kept."""
-        peers = self._peers.get(direction)
-        if not peers:
-            return None
+        peers = self._peers.get(direction, {})
         if len(peers) == 1:
             return next(iter(peers))
-        return min(peers, key=lambda peer: _weight(stream, peer))
+        return min(peers, key=lambda peer: _weight(stream, peer), default=None)
+
+    def choose_sibling(self, stream: Peer) -> Peer | None:
+        """A broker of the same node, which may have a link that this one lacks."""
+        return min(self._siblings, key=lambda peer: _weight(stream, peer), default=None)
 
 
 @lru_cache(maxsize=65_536)

@@ -86,7 +86,9 @@ class Forwarding:
         return self._index
 
 
-def _routes(index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]) -> Iterator[dict[Direction, Route]]:
+def _routes(
+    index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]
+) -> Iterator[dict[Direction, Route]]:
     """The routes of batches that follow each other in the records, each so long."""
     if len(records) < MANY:
         found = index.matching_each(records)

@@ -65,7 +65,9 @@ def _() -> Patch:
         Broker,
         "__init__",
         lambda original: (
-            lambda self, name, config, incarnation=1, accepted=None: original(self, name, config, incarnation)
+            lambda self, name, config, incarnation=1, accepted=None, **more: original(
+                self, name, config, incarnation, **more
+            )
         ),
     )
 

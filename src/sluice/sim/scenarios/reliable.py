@@ -8,13 +8,37 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from sluice.protocol.lease import LeaseConfig
+from sluice.protocol.messages import Change, Received, Snapshot
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim import trace as said
-from sluice.sim.plan import ClientPlan, Performer, Plan
-from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
+from sluice.sim.domain import POINTS
+from sluice.sim.nodes import BrokerNode
+from sluice.sim.plan import ClientPlan, Disturb, Performer, Plan, Planned, Trim
+from sluice.sim.scenario import (
+    BROKER_CRASH,
+    CLIENT_CRASH,
+    DUPLICATION,
+    LINK_LOSS,
+    MESSAGE_LOSS,
+    OFFLINE,
+    REORDERING,
+    RETENTION,
+    Choices,
+    Draft,
+    Outcome,
+    Scenario,
+)
 from sluice.sim.spec import LOGGED, PUBLISHED, RELIABLE, STORED_FIRST, WANTED
-from sluice.sim.workload import redundant, tree
+from sluice.sim.spec.filters import Filters
+from sluice.sim.spec.goodness import good
+from sluice.sim.workload import diameter, redundant, tree
 from sluice.sim.world import World
+
+#: What was worked out about filters of the small domain, for all runs.
+_FILTERS = Filters(POINTS)
+#: After one of these, what a broker holds of others may be something else.
+_TABLES = (Change, Snapshot)
 
 SIZES = (1, 2, 3, 3, 4, 4, 5, 6)
 
@@ -24,11 +48,14 @@ class Reliable(Scenario):
 
     name = "reliable"
     says = "a reliable subscription gets everything from its start on, in order, once"
-    faults: ClassVar[tuple[str, ...]] = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE)
+    faults: ClassVar[tuple[str, ...]] = (
+        *(BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE),
+        *(MESSAGE_LOSS, DUPLICATION, REORDERING, RETENTION),
+    )
     checks = (PUBLISHED, WANTED, LOGGED, STORED_FIRST, *RELIABLE)
     calm = 0.2
     #: So long after everything is healed all has come to rest, in units of the longest delay.
-    rest: ClassVar[float] = 200.0
+    rest: ClassVar[float] = 100.0
 
     def plan(self, seed: int, choices: Choices) -> Plan:
         """A tree of nodes, publishers and subscribers everywhere, and everything that can fail."""
@@ -38,14 +65,25 @@ class Reliable(Scenario):
         draft.options["most"] = random.choice((1, 2, 2, 3))
         topology = draft.random("topology")
         names = tuple(f"N{i}" for i in range(draft.options["brokers"]))
-        nodes, links = redundant(topology, names, tree(topology, names), draft.options["most"])
+        shape = tree(topology, names)
+        nodes, links = redundant(topology, names, shape, draft.options["most"])
         brokers = tuple(nodes)
         clients = tuple(ClientPlan(f"c{i}", topology.choice(brokers)) for i in range(draft.options["clients"]))
         churn = draft.churn(clients, reliable=random.choice((0.3, 0.7, 1.0)))
         planned = draft.timed(churn)
-        planned += draft.crashes(planned[-1][0], brokers, links, clients, churn)
+        end = planned[-1][0]
+        planned += draft.crashes(end, brokers, links, clients, churn)
+        planned += self._noise(draft, end)
+        if RETENTION in draft.options["faults"]:
+            trims = draft.random("trims")
+            planned += [
+                (trims.uniform(0, end), Trim(trims.choice(brokers), trims.choice((1, 3, 10)))) for _ in range(4)
+            ]
+        # What is lost between brokers is found out by digests.
+        lease = LeaseConfig(renew_seconds=15.0, lease_seconds=90.0, max_delay_seconds=4.0, diameter=diameter(shape) + 2)
+        is_noisy = any(name in draft.options["faults"] for name in (MESSAGE_LOSS, DUPLICATION, REORDERING))
         config = replace(
-            draft.config(durable=True),
+            draft.config(durable=True, lease=lease if is_noisy else None),
             reliable=ReliableConfig(
                 silence_seconds=random.choice((0.1, 1.0, 5.0)),
                 gap_seconds=random.choice((1.0, 4.0, 10.0)),
@@ -57,13 +95,25 @@ class Reliable(Scenario):
         probes = draft.probes(churn, clients)
         return draft.finish(config, brokers, links, clients, planned, probes, nodes=nodes)
 
+    def _noise(self, draft: Draft, end: float) -> list[Planned]:
+        """Messages between brokers that are lost, doubled or overtaken for a while."""
+        random, faults = draft.random("noise"), draft.options["faults"]
+        loss = random.choice((0.02, 0.1, 0.25)) if MESSAGE_LOSS in faults else 0.0
+        twice = random.choice((0.05, 0.2)) if DUPLICATION in faults else 0.0
+        late = random.choice((0.05, 0.3)) if REORDERING in faults else 0.0
+        if not (loss or twice or late):
+            return []
+        begin = random.uniform(0, end / 2)
+        return [(begin, Disturb(loss, twice, late=late)), (random.uniform(begin, end), Disturb())]
+
     def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """Faults, then rest, then what must arrive without exception."""
         performer = Performer(world)
+        world.after_step = lambda node, event: self._look(world, node, event, outcome)
         if not plan.options["cold"]:
             world.settle()
         performer.schedule(plan.actions)
-        world.settle()
+        world.run(world.now + max((at for at, _ in plan.actions), default=0.0) + world.max_delay)
         world.heal()
         self._rest(world)
         world.trace.append(said.Quiet(world.now))
@@ -71,6 +121,16 @@ class Reliable(Scenario):
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)
         self._rest(world)
+
+    def _look(self, world: World, node: BrokerNode, event: object, outcome: Outcome) -> None:
+        """Checks the invariant of a broker whose tables may have changed."""
+        if node.core is not None and not (isinstance(event, Received) and not isinstance(event.message, _TABLES)):
+            wishes = {
+                name: each.core.reliable.subscribers.wishes
+                for name, each in world.brokers.items()
+                if each.core is not None
+            }
+            outcome.violations += good(node.core, wishes, _FILTERS, world.now)
 
     def _rest(self, world: World) -> None:
         """Nothing moves any more, and nobody waits to try again."""
