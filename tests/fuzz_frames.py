@@ -125,6 +125,7 @@ class Fuzzer:
             lambda: Quiet(Passage(self.name(), self.runs(), self.clocks(), self.random.choice((None, self.name())))),
             lambda: Head(self.name(), self.offset(), self.clocks()),
             lambda: Missing(self.name(), self.name(), self.runs(), self.offset()),
+            lambda: Missing(self.name(), self.name(), (), self.offset()),
             lambda: Gone(self.name(), self.runs(), self.name()),
             lambda: Reached(self.name(), self.clocks()),
             lambda: Started(self.name(), self.offset(), (self.id(), "c/1")),

@@ -104,6 +104,38 @@ def test_empty_columns_are_left_out() -> None:
     assert "subscriptions" in text and "advertisements" not in text and "kept" not in text and "from" not in text
 
 
+def test_nodes_and_who_relies_on_them() -> None:
+    idle = dict.fromkeys(
+        (
+            "subscriptions",
+            "not_ready",
+            "streams_behind",
+            "gap_offsets",
+            "asked",
+            "silences",
+            "unjudged",
+            "from_cache",
+            "from_log",
+            "brokers_relying",
+            "lag_offsets",
+        ),
+        0,
+    )
+    busy = {**idle, "subscriptions": 3, "streams_behind": 2, "gap_offsets": 1_500, "asked": 4, "silences": 5}
+    text = shown(
+        [],
+        [
+            report("b1", node="b1", reliable={**busy, "from_cache": 6, "from_log": 7, "lag_offsets": 8}),
+            report("b2-1", node="b2", reliable=idle),
+            {"name": "b3", "error": "gone"},
+        ],
+    )
+    assert re.search(r"broker +node +up", text) and re.search(r"b2-1 +b2 +1m 40s", text)
+    assert re.search(r"b1 +3 +1,500 of 2 streams +4 +5 +13 +0 brokers +8\b", text)
+    assert len(re.findall("b2-1", text)) == 1, "who has nothing to do with it is not shown there"
+    assert "relied on by" not in shown([], [report("b1", node="b1", reliable=idle)])
+
+
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     data = tmp_path_factory.mktemp("data")
@@ -117,13 +149,17 @@ def address(network: Network, name: str) -> str:
 
 def test_one_broker_tells_about_all(network: Network) -> None:
     async def ask() -> list[Report]:
-        async with connect(address(network, "a")) as bus, bus.subscribe("price > 5") as quotes:
+        async with (
+            connect(address(network, "a")) as bus,
+            bus.subscribe("price > 5") as quotes,
+            bus.subscribe("price > 7", delivery="reliable") as relied,
+        ):
             await quotes.complete()
+            await relied.complete()
             async with connect(address(network, "c")) as publisher:
                 await publisher.publish({"price": 9})
                 await publisher.flush()
-                async for _ in quotes:
-                    break
+                await asyncio.gather(anext(quotes), anext(relied))
                 async with connect(address(network, "b")) as middle:
                     while len(reports := await survey(middle)) < 3:
                         pass
@@ -132,9 +168,10 @@ def test_one_broker_tells_about_all(network: Network) -> None:
     a, b, c = asyncio.run(asyncio.wait_for(ask(), PATIENCE_SECONDS))
     assert [a["name"], b["name"], c["name"]] == ["a", "b", "c"]
     assert [each["peer"] for each in b["links"]] == ["a", "c"]
-    assert (c["published"], b["forwarded"], a["delivered"]) == (1, 1, 1)
+    assert (c["published"], b["forwarded"], a["delivered"]) == (1, 1, 2)
     assert (a["log"]["head"], c["log"]["head"]) == (0, 1)
     assert c["tables"]["subscriptions"] == 1 and a["clients"] == 1
+    assert a["node"] == "a" and a["reliable"]["subscriptions"] == 1 == c["reliable"]["brokers_relying"]
 
 
 def test_json(network: Network, capsys: pytest.CaptureFixture[str]) -> None:

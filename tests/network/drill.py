@@ -260,7 +260,7 @@ class Drill:
         """What the logs hold is what was acknowledged, and what readers got is what the logs hold."""
         async with sluice.connect(str(next(iter(self.network.addresses.values())))) as bus:
             await self._until_whole(bus)
-            logs = {name: await _log(bus, name) for name in self.network.brokers}
+            logs = {name: await log_of(bus, name) for name in self.network.brokers}
             for one in self.publishers:
                 compare(one.name, one.home, one.published, logs)
             for reader in self.readers:
@@ -316,7 +316,7 @@ def compare(publisher: str, home: str, published: int, logs: Logs) -> None:
             )
 
 
-async def _log(bus: sluice.Bus, stream: str) -> list[tuple[int, dict[str, Any]]]:
+async def log_of(bus: sluice.Bus, stream: str) -> list[tuple[int, dict[str, Any]]]:
     """All that a log holds."""
     found: list[tuple[int, dict[str, Any]]] = []
     reading = bus.fetch(stream)

@@ -548,6 +548,7 @@ class Server:
         store = self._store
         return {
             "name": self.name,
+            "node": self.broker.directions.node,
             "address": str(self.address),
             "incarnation": self.broker.incarnation,
             "uptime_seconds": self._loop.time() - self._started,
@@ -572,6 +573,7 @@ class Server:
             "log": None if store is None else self._log_report(store),
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
+            "reliable": self.broker.reliable.account(),
             **self._counts,
             "fetched": self._desk.fetched,
             "fetched_bytes": self._desk.fetched_bytes,

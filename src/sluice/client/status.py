@@ -93,7 +93,7 @@ def _tables(*, in_place: bool) -> Iterator[Show]:
 
 
 def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
-    """The brokers, and below them what goes over each link, with clients that are slow to take what they are sent."""
+    """The brokers, how those who rely on them fare, and what goes over each link; also to clients that take it slowly."""
     earlier = {report["name"]: report for report in before}
     links = Table("from", "to", box=box.SIMPLE_HEAD)
     for column in ("bytes/s", "waiting", "dropped"):
@@ -109,11 +109,33 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
                 decimal(link["waiting_bytes"]),
                 _alarming(link["dropped"]),
             )
-    return Group(_brokers(earlier, after), *([links] if links.row_count else []))
+    relied = _relied(after)
+    return Group(_brokers(earlier, after), *(table for table in (relied, links) if table.row_count))
+
+
+def _relied(after: Sequence[Report]) -> Table:
+    """A line for each broker that has to do with reliable subscriptions: its own, those behind it, and those of its stream."""
+    table = Table("broker", box=box.SIMPLE_HEAD)
+    for column in ("reliable", "behind", "asked again", "silences", "sent again", "relied on by", "lag"):
+        table.add_column(column, justify="right")
+    for report in after:
+        reliable = report.get("reliable", {})
+        if any(reliable.values()):
+            table.add_row(
+                report["name"],
+                f"{reliable['subscriptions']:,}",
+                f"{reliable['gap_offsets']:,} of {reliable['streams_behind']:,} streams",
+                f"{reliable['asked']:,}",
+                f"{reliable['silences']:,}",
+                f"{reliable['from_cache'] + reliable['from_log']:,}",
+                f"{reliable['brokers_relying']:,} brokers",
+                f"{reliable['lag_offsets']:,}",
+            )
+    return table
 
 
 def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:
-    """A line for each broker; tables that are empty everywhere, logs and holds where there are none, have no column."""
+    """A line for each broker; tables that are empty everywhere, nodes, logs and holds where there are none, have no column."""
     kinds = [
         kind
         for kind in dict.fromkeys(kind for report in after for kind in report.get("tables", ()))
@@ -122,16 +144,18 @@ def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:
     has_logs = any(report.get("log") for report in after)
     has_holds = any((report.get("log") or {}).get("holds") for report in after)
     of_logs = [*(["log", "kept"] if has_logs else []), *(["held after"] if has_holds else [])]
-    table = Table("broker", "up", "linked to", box=box.SIMPLE_HEAD)
+    has_nodes = any(report.get("node", report["name"]) != report["name"] for report in after)
+    table = Table("broker", *(["node"] if has_nodes else []), "up", "linked to", box=box.SIMPLE_HEAD)
     for column in ("clients", *RATES.values(), *kinds, *of_logs, "waiting", "dropped"):
         table.add_column(column, justify="right")
     for report in after:
         if "error" in report:
-            table.add_row(report["name"], "[red]no answer")
+            table.add_row(report["name"], *([""] if has_nodes else []), "[red]no answer")
             continue
         rates = rates_of(earlier.get(report["name"], {}), report)
         table.add_row(
             report["name"],
+            *([report["node"]] if has_nodes else []),
             duration(report["uptime_seconds"]),
             ", ".join(sorted(link["peer"] for link in report["links"] if link["role"] == "broker")),
             f"{report['clients']:,}",

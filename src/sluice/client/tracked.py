@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sluice.client.seam import (
     ANSWER_SECONDS,
-    LONGEST_RETRY_SECONDS,
     NO_LOG,
     RETRY_SECONDS,
     CaughtUp,
@@ -23,6 +22,9 @@ from sluice.client.seam import (
 from sluice.limits import MAX_KEPT
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import Answer, EntryId, Failed, Fetch, Fetched, ReplayEvent, Replaying, Runs
+
+#: So often the times double that are waited for an answer, and after a failure.
+MAX_DOUBLINGS = 5
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class Tracked:
             self._voice.say(Missed(self._id, answer.reason))
             self._go_live(track)
             return
-        track.due = now + min(RETRY_SECONDS * 2.0 ** min(track.failures, MAX_DOUBLINGS), LONGEST_RETRY_SECONDS)
+        track.due = now + RETRY_SECONDS * 2.0 ** min(track.failures, MAX_DOUBLINGS)
         track.failures += 1
 
     def _go_live(self, track: Track) -> None:

@@ -572,7 +572,7 @@ _FORMS = (
         tuple[str, str, list[int], int],
         lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock),
         lambda stream, by, runs, clock: Missing(
-            check_name(stream), check_name(by), decode_runs(runs), _check_offset(clock)
+            check_name(stream), check_name(by), decode_runs(runs) if runs else (), _check_offset(clock)
         ),
     ),
     _packed(
