@@ -326,8 +326,8 @@ class BlockingSubscription(BlockingEvents):
         """What may have been missed, the latest last."""
         return [*self._inner.gaps]
 
-    def complete(self, timeout: float | None = None) -> dict[Peer, int]:
-        """Returns at the moment from which nothing is missed; see `AnySubscription.complete`."""
+    def complete(self, timeout: float | None = None) -> dict[Peer, int] | None:
+        """Returns at the moment from which nothing is missed."""
         return self._background.run(self._inner.complete(), timeout)
 
     def __enter__(self) -> Self:
@@ -344,6 +344,10 @@ class BlockingReliableSubscription(BlockingSubscription):
     def __init__(self, inner: ReliableSubscription, background: Background) -> None:
         super().__init__(inner, background)
         self._reliable = inner
+
+    def complete(self, timeout: float | None = None) -> dict[Peer, int]:
+        """Returns the starts when it has begun to get all streams that there are."""
+        return self._background.run(self._reliable.complete(), timeout)
 
     @property
     def starts(self) -> dict[Peer, int]:

@@ -215,14 +215,14 @@ async def _subscribe(arguments: argparse.Namespace) -> None:
             subscription = bus.subscribe(arguments.where, replay=arguments.replay, last=arguments.last)
         async with subscription:
             starts = await subscription.complete()
-            print(f"complete: nothing is missed from {_place(arguments, starts)} on", file=sys.stderr, flush=True)
+            print(f"complete: nothing is missed from {_place(starts)} on", file=sys.stderr, flush=True)
             async for event in _first(subscription, arguments.limit):
                 print(_line(event, as_json=arguments.json), flush=True)
 
 
-def _place(arguments: argparse.Namespace, starts: Mapping[str, int]) -> str:
+def _place(starts: Mapping[str, int] | None) -> str:
     """Where a subscription begins, in words."""
-    if not arguments.reliable:
+    if starts is None:
         return "here"
     return ", ".join(f"offset {offset} of {stream}" for stream, offset in sorted(starts.items()))
 

@@ -112,11 +112,6 @@ class DurableSubscription(AnySubscription):
         """Where to go on: for each stream the first offset that is not handled. Another subscription can start there."""
         return {stream: progress.done + 1 for stream, progress in self._progress.items()}
 
-    async def complete(self) -> dict[Peer, int]:
-        """Returns the positions: what a log reads, nothing is missed of."""
-        await super().complete()
-        return self.positions
-
     # --- its life -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:

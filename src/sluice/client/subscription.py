@@ -39,14 +39,10 @@ class AnySubscription(ABC, AsyncIterator[Event]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self.where}>"
 
-    async def complete(self) -> dict[Peer, int]:
-        """Returns at the moment from which nothing is missed.
-
-        What it returns is the offset of each stream from which on that is so, for reliable subscriptions and those that read
-        logs; others have none.
-        """
+    async def complete(self) -> dict[Peer, int] | None:
+        """Returns at the moment from which nothing is missed; a reliable subscription knows from which offsets on that is."""
         await self.asked.complete()
-        return {}
+        return None
 
     def __anext__(self) -> Coroutine[Any, Any, Event]:
         return self.inbox.__anext__()
