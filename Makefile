@@ -67,6 +67,7 @@ soak: $(KERNELS) ## generated filters against the plain oracle, simulated networ
 	$(BIN)/sluice simulate --minutes 10
 	$(BIN)/python -m tests.fuzz_frames --minutes 2
 	$(BIN)/python -m tests.soak_network --cycles 1000 --report
+	$(BIN)/python -m tests.soak_network --cycles 100 --redundant
 
 clean: ## remove everything that setup, tests and runs have made
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

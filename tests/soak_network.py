@@ -1,7 +1,7 @@
 """Kills brokers under load, a thousand times: `python -m tests.soak_network --cycles 1000`. The first broken promise ends it.
 
 Each round has a network of its own: another shape, another number of brokers, another seed. `--report` writes the counts to
-`bench/results/soak.md`.
+`bench/results/soak.md`. With `--redundant` nodes have two brokers, and it is reliable subscriptions that must miss nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.network import redundant
 from tests.network.drill import Report, drill
 
 CYCLES = 1_000
@@ -45,7 +46,9 @@ def main() -> int:
     )
     parser.add_argument("--cycles", type=int, default=CYCLES, help=f"how often to kill (default {CYCLES:,})")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first round (default 0)")
-    parser.add_argument("--report", action="store_true", help="write the counts to bench/results/soak.md")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--redundant", action="store_true", help="nodes of two brokers, and reliable subscriptions")
+    kinds.add_argument("--report", action="store_true", help="write the counts to bench/results/soak.md")
     options = parser.parse_args()
     # Live subscriptions tell of gaps whenever a broker dies, as they should.
     logging.getLogger("sluice.client").setLevel(logging.CRITICAL)
@@ -59,13 +62,19 @@ def main() -> int:
             cycles = min(ROUND, options.cycles - report.cycles)
             shape, brokers = SHAPES[seed % len(SHAPES)]
             try:
-                with tempfile.TemporaryDirectory(prefix="sluice-soak-") as data:
-                    asyncio.run(drill(Path(data), seed, shape=shape, brokers=brokers, cycles=cycles, report=report))
+                with tempfile.TemporaryDirectory(prefix="sluice-soak-") as folder:
+                    data = Path(folder)
+                    if options.redundant:
+                        shape, brokers = "line of nodes", redundant.NODES
+                        asyncio.run(redundant.drill(data, seed, cycles=cycles, report=report))
+                    else:
+                        asyncio.run(drill(data, seed, shape=shape, brokers=brokers, cycles=cycles, report=report))
             except Exception as error:
                 progress.stop()
                 for cause in causes(error):
                     console.print(f"round {seed}: {type(cause).__name__}: {cause}", style="red", markup=False)
-                command = f"python -m tests.soak_network --seed {seed} --cycles {ROUND}"
+                flag = " --redundant" if options.redundant else ""
+                command = f"python -m tests.soak_network --seed {seed} --cycles {ROUND}{flag}"
                 console.print(f"try again with: {command}", markup=False, highlight=False)
                 return 1
             said = f"round {seed}, {shape} of {brokers}: {report.cycles:,} cycles, {report.acknowledged:,} acknowledged"

@@ -15,8 +15,12 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
+from rich.console import Console
 
-from sluice.broker.supervise import STOP_SECONDS, running
+from sluice.broker.command import table_of
+from sluice.broker.config import ServerConfig
+from sluice.broker.process import BrokerProcess
+from sluice.broker.supervise import STOP_SECONDS, Kept, running
 from sluice.broker.topology import EXAMPLE, read_topology, topology
 from sluice.cli import main
 from sluice.errors import ConfigurationError
@@ -60,7 +64,7 @@ class Up:
 
     def pid(self, name: str) -> int:
         """The process of a broker that comes up."""
-        return int(self.line(rf"{name} up at sluice://127\.0\.0\.1:\d+, process (\d+)")[1])
+        return int(self.line(rf"{name} up at sluice://127\.0\.0\.1:\d+, process (\d+)(?: of node b)?")[1])
 
 
 @contextmanager
@@ -110,8 +114,9 @@ def test_a_broker_that_dies_is_started_again(file: Path) -> None:
 
 
 def test_nobody_outlives_a_supervisor_that_is_killed(file: Path) -> None:
-    with up(file, TWO) as network:
-        pids = [network.pid("a"), network.pid("b")]
+    with up(file, TWO + '[nodes]\nb = ["c"]\n') as network:
+        pids = [network.pid("a"), network.pid("c")]
+        assert network.lines[-1].endswith(" of node b")
         network.process.kill()
         until(lambda: not any(map(exists, pids)))
 
@@ -164,6 +169,19 @@ def test_a_table_for_people(file: Path) -> None:
     assert shown.status == 0
     assert "zed listens" in shown.text, "logs are above the table"
     assert "restarts" in shown.text and "stopped" in shown.text
+
+
+def test_nodes_are_in_the_table() -> None:
+    def shown(**nodes: str | None) -> str:
+        configs = [ServerConfig(name=name, node=node) for name, node in nodes.items()]
+        kept = {config.name: Kept(BrokerProcess(config)) for config in configs}
+        console = Console(width=200)
+        with console.capture() as capture:
+            console.print(table_of(kept))
+        return capture.get()
+
+    assert re.search(r"node +. broker", shown(a=None, b1="b")) and re.search(r"\bb +. b1 ", shown(a=None, b1="b"))
+    assert "node" not in shown(a=None, b=None)
 
 
 def test_a_program_kills_and_restarts(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

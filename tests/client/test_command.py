@@ -137,12 +137,17 @@ def test_a_durable_subscription_goes_on(address: str, capsys: pytest.CaptureFixt
         main(["subscribe", "n > 1", "--durable", "accounting", "--from", "1"])
     with pytest.raises(SystemExit):
         main(["subscribe", "n > 1", "--limit", "0"])
+    with pytest.raises(SystemExit):
+        main(["subscribe", "n > 1", "--durable", "accounting", "--reliable"])
+    assert main(["subscribe", "n > 1", "--reliable", "--last", "5"]) == 2
+    assert "leave --replay and --last out" in capsys.readouterr().err
 
 
-def test_what_comes_is_printed_until_control_c(address: str) -> None:
-    process = started("subscribe", "price > 100")
+@pytest.mark.parametrize(("flags", "where"), [((), "here"), (("--reliable",), "offset 1 of b")])
+def test_what_comes_is_printed_until_control_c(address: str, flags: tuple[str, ...], where: str) -> None:
+    process = started("subscribe", "price > 100", *flags)
     assert process.stdout is not None and process.stderr is not None
-    assert process.stderr.readline() == "complete: nothing is missed from here on\n"
+    assert process.stderr.readline() == f"complete: nothing is missed from {where} on\n"
     with sluice.connect(address) as bus:
         bus.publish({"price": 121.5})
         assert process.stdout.readline() == '{"price": 121.5}\n'

@@ -205,7 +205,7 @@ class Reliable:
     # --- its own account ----------------------------------------------------------------------------------------------
 
     def account(self) -> dict[str, int]:
-        """How it goes: who relies on this broker and what they wait for, what it does for others, and who waits for its stream."""
+        """How it goes: who relies on this broker, what it does for others, and who waits for its stream."""
         gaps = [count(stream.missing()) for stream in self.subscribers.streams.values() if stream.started]
         lags = self.source.lags(self._clocks())
         wishes = list(self.subscribers.wishes)
