@@ -78,8 +78,18 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 class Publishing:
     """A program that publishes at one broker, and knows what was acknowledged."""
 
-    def __init__(self, name: str, home: str, address: str, random: Random, *, backlog: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: str,
+        address: str,
+        random: Random,
+        *,
+        backlog: int = 0,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self.name, self.home = name, home
+        self._pause_seconds = pause_seconds
         #: What it publishes at once when it begins.
         self._backlog = backlog
         self.published = self.acknowledged = 0
@@ -101,7 +111,7 @@ class Publishing:
                 number = self.published + 1
                 await bus.publish(self._record(number))
                 self.published = number
-            await asyncio.sleep(self._random.random() * PAUSE_SECONDS)
+            await asyncio.sleep(self._random.random() * self._pause_seconds)
 
     def _record(self, number: int) -> dict[str, Any]:
         return {"publisher": self.name, "number": number, "kind": self._random.randrange(KINDS)}

@@ -34,6 +34,8 @@ SUBSCRIBERS = (
     ("b3-2", "kind <> 1", 0),
     ("b2-1", "kind = 2", 40),
 )
+#: The longest time between two bursts of a publisher: eight brokers share a machine here.
+PAUSE_SECONDS = 0.1
 #: How often no recovery is waited for before the next broker is killed.
 HASTE = 0.3
 
@@ -103,7 +105,8 @@ class Redundant:
         self._random = Random(f"redundant/{seed}")
         at = {name: str(address) for name, address in network.addresses.items()}
         self.publishers = [
-            Publishing(f"p-{home}", home, at[home], Random(f"redundant/{seed}/{home}")) for home in PUBLISHERS
+            Publishing(f"p-{home}", home, at[home], Random(f"redundant/{seed}/{home}"), pause_seconds=PAUSE_SECONDS)
+            for home in PUBLISHERS
         ]
         self.subscribers = [
             Relying(f"r-{home}", home, at[home], where, limit, self.story) for home, where, limit in SUBSCRIBERS

@@ -48,7 +48,9 @@ class Logs:
 
     def wanted(self, where: str, stream: str, after: int, until: float = NEVER) -> Iterator[streamed.Logged]:
         """What in a range of a stream matches a filter."""
-        for event in self.held.get(stream, ())[after:]:
+        held = self.held.get(stream, ())
+        # Only this part is looked at: a trace has many notifications, and a log may be long.
+        for event in held[after : None if until == NEVER else int(until)]:
             if event.offset > until:
                 return
             publication = self.publication(event)
