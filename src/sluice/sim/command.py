@@ -23,7 +23,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     scenarios = _scenarios(arguments.scenario)
     choices = _choices(arguments, scenarios)
     if arguments.mutants:
-        return _mutants(scenarios, arguments.seed or 0)
+        return _mutants(scenarios, arguments.seed)
     runs = arguments.runs
     if runs is None and arguments.minutes is None:
         runs = RUNS if arguments.seed is None else 1
@@ -86,26 +86,28 @@ def _report(summary: Summary, choices: Choices) -> None:
             print(line)
 
 
-def _mutants(scenarios: list[Scenario], first: int) -> int:
+def _mutants(scenarios: list[Scenario], first: int | None) -> int:
     wanted = [mutant for mutant in MUTANTS if any(mutant.scenario == one.name for one in scenarios)]
     width = max(len(mutant.name) for mutant in wanted)
-    print(f"{'mutant':<{width}}  {'caught':<16}  by")
+    print(f"{'mutant':<{width}}  {'caught':<24}  by")
     missed = 0
     with _progress(len(wanted)) as advance:
         for mutant in wanted:
             caught = hunt(mutant, first)
             missed += caught is None
             advance(None)
-            print(f"{mutant.name:<{width}}  {_after(caught):<16}  {caught.check if caught else mutant.says}")
+            begun = mutant.first if first is None else first
+            print(f"{mutant.name:<{width}}  {_after(caught, begun):<24}  {caught.check if caught else mutant.says}")
             sys.stdout.flush()
     print(f"{len(wanted) - missed} of {len(wanted)} caught")
     return FAILED if missed else FINE
 
 
-def _after(caught: Caught | None) -> str:
+def _after(caught: Caught | None, begun: int) -> str:
     if caught is None:
         return "NO"
-    return "after 1 seed" if caught.seeds == 1 else f"after {caught.seeds} seeds"
+    said = "after 1 seed" if caught.seeds == 1 else f"after {caught.seeds} seeds"
+    return f"{said} from {begun} on" if begun else said
 
 
 @contextmanager

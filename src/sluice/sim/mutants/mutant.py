@@ -23,12 +23,15 @@ class Mutant:
     apply: Callable[[], AbstractContextManager[None]]
     #: A bug so bad that nearly every seed must notice it.
     is_canary: bool = False
+    #: The seed where the hunt begins: a rare bug is found sooner where it was found before.
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """A mutant was noticed: after how many seeds, and by which check."""
+    """A mutant was noticed: under which seed, after how many, and by which check."""
 
+    seed: int
     seeds: int
     check: str
 
@@ -36,21 +39,24 @@ class Caught:
 MUTANTS: list[Mutant] = []
 
 
-def hunt(bug: Mutant, first: int = 0, seeds: int = SEEDS) -> Caught | None:
+def hunt(bug: Mutant, first: int | None = None, seeds: int = SEEDS) -> Caught | None:
     """Runs seeds with a bug in place until one fails; None if none does."""
+    first = bug.first if first is None else first
     scenario = scenario_named(bug.scenario)
     with bug.apply():
         for tried in range(seeds):
             outcome = scenario.run(first + tried, Choices())
             if outcome.violations:
-                return Caught(tried + 1, outcome.violations[0].check)
+                return Caught(first + tried, tried + 1, outcome.violations[0].check)
     return None
 
 
 Patch = tuple[object, str, Callable[[Any], Any]]
 
 
-def mutant(scenario: str, name: str, says: str, *, canary: bool = False) -> Callable[[Callable[[], Patch]], None]:
+def mutant(
+    scenario: str, name: str, says: str, *, canary: bool = False, first: int = 0
+) -> Callable[[Callable[[], Patch]], None]:
     """Registers a bug. The function gives the owner, the name of the function and what is made of the function there."""
 
     def register(function: Callable[[], Patch]) -> None:
@@ -64,6 +70,6 @@ def mutant(scenario: str, name: str, says: str, *, canary: bool = False) -> Call
             finally:
                 setattr(owner, attribute, original)
 
-        MUTANTS.append(Mutant(name, scenario, says, apply, canary))
+        MUTANTS.append(Mutant(name, scenario, says, apply, canary, first))
 
     return register

@@ -14,7 +14,19 @@ from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim import trace as said
 from sluice.sim.domain import POINTS
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import ClientPlan, Disturb, Performer, Plan, Planned, Trim
+from sluice.sim.plan import (
+    ClientPlan,
+    Disturb,
+    HealLink,
+    LoseLink,
+    Performer,
+    Plan,
+    Planned,
+    Publish,
+    StartBroker,
+    StopBroker,
+    Trim,
+)
 from sluice.sim.scenario import (
     BROKER_CRASH,
     CLIENT_CRASH,
@@ -40,7 +52,7 @@ _FILTERS = Filters(POINTS)
 #: After one of these, what a broker holds of others may be something else.
 _TABLES = (Change, Snapshot)
 
-SIZES = (1, 2, 3, 3, 4, 4, 5, 6)
+SIZES = (1, 2, 3, 3, 4, 4, 5)
 
 
 class Reliable(Scenario):
@@ -61,18 +73,26 @@ class Reliable(Scenario):
         """A tree of nodes, publishers and subscribers everywhere, and everything that can fail."""
         draft = Draft(self, seed, replace(choices, advertisements=False))
         random = draft.choose(brokers=SIZES, clients=(2, 6), actions=(20, 120))
-        draft.options["publishing"] = random.choice((0.5, 0.7, 0.9))
-        draft.options["most"] = random.choice((1, 2, 2, 3))
+        draft.options["publishing"] = random.choice((0.5, 0.7, 0.7))
+        draft.options["most"] = random.choice((1, 2, 3, 3))
         topology = draft.random("topology")
         names = tuple(f"N{i}" for i in range(draft.options["brokers"]))
         shape = tree(topology, names)
         nodes, links = redundant(topology, names, shape, draft.options["most"])
         brokers = tuple(nodes)
         clients = tuple(ClientPlan(f"c{i}", topology.choice(brokers)) for i in range(draft.options["clients"]))
-        churn = draft.churn(clients, reliable=random.choice((0.3, 0.7, 1.0)))
-        planned = draft.timed(churn)
+        churn = draft.churn(clients, reliable=random.choice((0.5, 1.0, 1.0)))
+        # Bursts, so that something is on its way whatever happens.
+        burst = draft.random("bursts")
+        planned: list[Planned] = []
+        for at, action in draft.timed(churn):
+            if isinstance(action, Publish):
+                more = [churn.publish(action.client).record for _ in range(burst.choice((0, 2, 8)))]
+                action = replace(action, more=tuple(more))
+            planned.append((at, action))
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
+        planned += self._flapping(draft, end, brokers, links)
         planned += self._noise(draft, end)
         if RETENTION in draft.options["faults"]:
             trims = draft.random("trims")
@@ -94,6 +114,23 @@ class Reliable(Scenario):
         )
         probes = draft.probes(churn, clients)
         return draft.finish(config, brokers, links, clients, planned, probes, nodes=nodes)
+
+    def _flapping(
+        self, draft: Draft, end: float, brokers: tuple[str, ...], links: tuple[tuple[str, str], ...]
+    ) -> list[Planned]:
+        """Brokers and links that fail and come back at once, again and again, while much is on its way."""
+        random, faults = draft.random("flapping"), draft.options["faults"]
+        planned: list[Planned] = []
+        for _ in range(random.choice((0, 5, 20))):
+            at = random.uniform(0, end)
+            back = at + random.choice((0.1, 2.0)) * random.random()
+            if BROKER_CRASH in faults:
+                name = random.choice(brokers)
+                planned += [(at, StopBroker(name)), (back, StartBroker(name))]
+            if LINK_LOSS in faults and links:
+                link = random.choice(links)
+                planned += [(at, LoseLink(*link)), (back, HealLink(*link))]
+        return planned
 
     def _noise(self, draft: Draft, end: float) -> list[Planned]:
         """Messages between brokers that are lost, doubled or overtaken for a while."""
