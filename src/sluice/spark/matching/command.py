@@ -20,7 +20,7 @@ from sluice.spark.matching.destinations import write_per_subscriber
 from sluice.spark.matching.files import ROW
 from sluice.spark.matching.match import match
 from sluice.spark.matching.work import COUNT, SUBSCRIPTIONS
-from sluice.spark.session import session
+from sluice.spark.session import is_connect, session
 
 _GROUP = "sluice match"
 _LOOK_SECONDS = 0.2
@@ -68,11 +68,10 @@ def _print_lines(lists: DataFrame) -> None:
 @contextmanager
 def _tasks_shown(spark: SparkSession, bar: Progress) -> Iterator[None]:
     """Shows the tasks of the running jobs, where the session can tell of them."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect
+    if is_connect(spark):
         yield
         return
+    context = spark.sparkContext
     context.setJobGroup(_GROUP, "matching")
     ended = threading.Event()
     task = bar.add_task("matching", total=None)
