@@ -23,6 +23,8 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # History names its files one by one: up to so many a driver looks at in a tenth of the time that a job takes.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
