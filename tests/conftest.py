@@ -28,7 +28,8 @@ EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
 #: What is in the names of files whose tests share something that is slow to start, a cluster, a Spark, a network of processes,
 #: and what that is; the first one counts.
 TOGETHER = {
-    "faults.py": "cluster",
+    "spark/test_archive_faults.py": "cluster",
+    "spark/test_faults.py": "cluster",
     "spark/test_cluster.py": "cluster",
     "spark/test_connect.py": "server",
     "spark": "Spark",
