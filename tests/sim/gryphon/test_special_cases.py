@@ -130,6 +130,21 @@ def test_a_single_path_survives_neither_loss_nor_restart(story: Callable[[Guard]
     assert network.deliveries["narrow"].delivered == [1, 2]
 
 
+def test_a_clock_steps_for_an_exchange_that_changes_no_conjunction() -> None:
+    """In one batch a subscription goes and an equal one comes: nothing else is told, but the new one begins with the step."""
+    network = Generic(Topology.of({"x": "phb", "a": "x"}), Random(0), EQUAL_VECTORS)
+    network.subscribe("a", "old", "price = 3")
+    network.drain()
+    network.unsubscribe("a", "old")
+    network.subscribe("a", "new", "price = 3")
+    assert [network.deliveries[id].asked.begin for id in ("old", "new")] == [1, 2]
+    network.drain()
+    network.publish(WANTED)
+    network.drain()
+    assert network.deliveries["new"].delivered == [1]
+    assert network.broken == []
+
+
 def parent_restarts_while_dead(guard: Guard) -> Generic:
     """`b` is dead when the broker above it restarts, and `a` asks for something new."""
     network = Generic(Topology.of({"x": "phb", "a": "x", "b": "x"}), Random(0), guard)
@@ -166,6 +181,30 @@ def test_equal_vectors_freeze_while_an_shb_is_dead_and_its_parent_restarted() ->
         network = parent_restarts_while_dead(guard)
         assert network.broken == []
         assert (network.deliveries["new"].start, network.deliveries["new"].delivered) == (1, [1])
+
+
+def test_the_generic_algorithm_waits_for_an_shb_whose_end_of_a_subscription_was_lost() -> None:
+    """x.1 keeps `narrow` back for the sake of `wide`, which is gone everywhere else, and nobody is left to say so."""
+    network = Generic(Topology.of({"x": "phb", "a": "x", "b": "x"}, x=2), Random(0), REPAIRED)
+    network.subscribe("b", "wide", "price >= 2")
+    network.drain()
+    network.unsubscribe("b", "wide")
+    network.lose("b", "x.1")
+    network.settle()
+    network.crash("b")
+    network.crash("x.2")
+    network.subscribe("a", "narrow", "price = 3")
+    network.drain("b", "x.2")
+    network.publish(WANTED)
+    network.drain("b", "x.2")
+    narrow = network.deliveries["narrow"]
+    starts = [narrow.start]
+    network.drain("x.2")
+    network.publish(WANTED)
+    network.drain("x.2")
+    starts.append(narrow.start)
+    assert starts == [None, 2]
+    assert network.broken == []
 
 
 def snapshots_are_merged(guard: Guard) -> Generic:

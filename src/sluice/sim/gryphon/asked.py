@@ -75,8 +75,3 @@ class Oracle:
     def end(self, asked: Asked) -> float:
         """The virtual end time of a subscription; it is endless while nobody has unsubscribed it."""
         return self.unsubscribed.get(asked.id, math.inf)
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """Differs whenever the sets do."""
-        return len(self.subscribed), len(self.unsubscribed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.sim.gryphon.asked import NOBODY, AskedSet, Known
-from sluice.sim.gryphon.conjunction import Conjunctions, roots
+from sluice.sim.gryphon.conjunction import Conjunctions, ordered, roots
 from sluice.sim.gryphon.constraint import Constraint
 from sluice.sim.gryphon.vector import Vector
 
@@ -35,8 +35,15 @@ class Change:
         return roots((*kept, *self.added))
 
     def gone(self, held: Conjunctions) -> Conjunctions:
-        """The conjunctions that it takes away from those that are held, or names as gone."""
-        return tuple(one for one in held if one not in self.added) if self.is_anew else self.removed
+        """The conjunctions that it takes away from those that are held, and those of all that it says are unsubscribed."""
+        if not self.is_anew:
+            return self.removed
+        return ordered(
+            (
+                *(one for one in held if one not in self.added),
+                *(one for asked in self.unsubscribed for one in asked.conjunctions),
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,13 @@ def silence(where: str, message: Message, record: int, oracle: Oracle) -> Iterat
         yield Broken("silence", f"{where} sends a silence for {message.sequence}, which matches {names} in S(m)")
 
 
+def up_to_date(where: str, known: Known, shbs: frozenset[str], oracle: Oracle) -> Iterator[Broken]:
+    """At rest, with everybody alive, a broker knows exactly the active subscriptions behind its edge."""
+    active = {asked for asked in oracle.subscribed.values() if asked.shb in shbs and oracle.is_active(asked)}
+    if known.active != active:
+        yield Broken("out of date", f"{where} believes in {_names(known.active)} and not in {_names(active)}")
+
+
 def passed_over(subscriber: Subscriber, sequence: int, record: int) -> Iterator[Broken]:
     """No subscription that has started and not ended takes a silence for what matches it."""
     for one in subscriber.deliveries.values():

@@ -88,7 +88,7 @@ class ConstrainedRouter(Router):
         known = presumed.known
         backed: tuple[Constraint, ...] = tuple(Backed(having(one, known.active)) for one in presumed.roots)
         backed = backed if Kind.BACKED in self.guard.kinds else ()
-        whole: tuple[Constraint, ...] = (NobodyUnknown(self.shbs, known.subscribed - known.unsubscribed),)
+        whole: tuple[Constraint, ...] = (NobodyUnknown(self.shbs, known.subscribed),)
         whole = whole if Kind.NOBODY_UNKNOWN in self.guard.kinds else ()
         return (
             Change(known.subscribed, known.unsubscribed, presumed.roots, (), (*backed, *whole), is_anew=True),

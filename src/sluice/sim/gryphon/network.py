@@ -214,6 +214,10 @@ class Generic:
             raise SluiceError(f"the network is not at rest after {MAX_ROUNDS} rounds: something goes round in circles")
         self.loss = loss
         self.judge()
+        if not self._dead:
+            for broker, child in self._edges:
+                known, _ = self._table(broker, child)
+                self.broken += checks.up_to_date(_where(broker, child), known, self._below[child], self.oracle)
 
     def _state(self) -> object:
         cursors = [subscriber.cursor for subscriber in self.subscribers.values()]
