@@ -32,16 +32,16 @@ from sluice.sim.gryphon.timed import TimedLeaf, TimedRouter
 from sluice.sim.gryphon.vector import Vector
 
 #: Seeds after which a bug counts as missed.
-SEEDS = 150
+SEEDS = 30
 
 
 @pytest.mark.parametrize(
     ("guard", "seeds"),
     [
-        (REPAIRED, range(130)),
-        (Constraints(withholds=True), range(130, 180)),
-        (Constraints(raises=Raises.NOTHING), range(180, 230)),
-        (EQUAL_VECTORS, range(230, 310)),
+        (REPAIRED, range(100)),
+        (Constraints(withholds=True), range(100, 140)),
+        (Constraints(raises=Raises.NOTHING), range(140, 180)),
+        (EQUAL_VECTORS, range(180, 240)),
     ],
     ids=["repaired", "withholding", "never raising", "equal vectors"],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from sluice.sim.gryphon import REPAIRED, Constraints, Generic, Guard, Raises, Topology
+from sluice.sim.gryphon.change import Change
+from sluice.sim.gryphon.constraint import NobodyUnknown, holds
 from tests.sim.gryphon.stories import WANTED, checks_of, last_covering_root_goes, started
 
 CHILDREN_ONLY = Constraints(every_root=False)
@@ -115,3 +118,22 @@ def test_the_stamp_of_a_silence_is_never_raised(guard: Guard) -> None:
     network.judge()
     assert network.broken == []
     assert network.deliveries["narrow"].start is None
+
+
+def test_type_2_speaks_of_the_shbs_below_its_first_sender() -> None:
+    """It travels on with the change; read for a whole edge further up, no second branch could have a subscription."""
+    network = Generic(Topology.of({"x": "phb", "a": "x", "b": "x"}), Random(0))
+    network.subscribe("a", "near", "price = 1")
+    network.subscribe("b", "far", "price = 2")
+    network.drain()
+    network.unsubscribe("b", "far")
+    network.deliver("b", "x")
+    (change,) = network.in_flight["x", "phb"]
+    assert isinstance(change, Change)
+    known = network.routers["phb"].known("x", network.oracle)
+    first, second = (one for one in change.constraints if isinstance(one, NobodyUnknown))
+    assert (first.shbs, second.shbs) == (frozenset("b"), frozenset("ab"))
+    assert holds(first, known, known) and holds(second, known, known)
+    assert not holds(replace(first, shbs=second.shbs), known, known)
+    network.settle()
+    assert [str(one) for one in network.routers["phb"].conjunctions("x")] == ["price = 1"]

@@ -7,7 +7,7 @@ active whom the sender does not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sluice.sim.gryphon.aggregate import Presumed, aggregate, having
@@ -28,14 +28,6 @@ class Edge:
     conjunctions: Conjunctions = ()
 
 
-def _presumed(edges: Collection[Edge]) -> Presumed:
-    """What upstream should know: formulas 4.1 to 4.3."""
-    return Presumed(
-        NOTHING_KNOWN.plus(*(edge.known for edge in edges)),
-        ordered(one for edge in edges for one in edge.conjunctions),
-    )
-
-
 class ConstrainedRouter(Router):
     """Tables of identities; an edge that is new is empty."""
 
@@ -45,11 +37,20 @@ class ConstrainedRouter(Router):
         self.guard = guard
         self.shbs = shbs
         self.edges: dict[str, Edge] = {}
-        self.presumed = _presumed(())
+        self.presumed = Presumed(NOTHING_KNOWN, ())
         #: With whom each subscription was ever active here.
         self.together: dict[Asked, AskedSet] = {}
         #: What no root changed by, and was not told yet.
         self.withheld = Change()
+
+    def presume(self) -> Presumed:
+        """Works out what upstream should know: formulas 4.1 to 4.3."""
+        edges = self.edges.values()
+        self.presumed = Presumed(
+            NOTHING_KNOWN.plus(*(edge.known for edge in edges)),
+            ordered(one for edge in edges for one in edge.conjunctions),
+        )
+        return self.presumed
 
     def edge(self, child: str) -> Edge:
         """What is known of an edge."""
@@ -63,7 +64,7 @@ class ConstrainedRouter(Router):
             return ()
         before = self.presumed
         self.edges[child] = new
-        after = self.presumed = _presumed(self.edges.values())
+        after = self.presume()
         if self.guard.raises is Raises.WITHHELD:
             active = after.known.active
             self.together.update((own, active | self.together.get(own, NOBODY)) for own in active)
