@@ -112,6 +112,8 @@ def test_it_says_what_it_does_not_do() -> None:
     network.subscribe("a", "three", "price = 3")
     with pytest.raises(SluiceError, match="an identity of its own"):
         network.subscribe("b", "three", "price = 3")
+    with pytest.raises(SluiceError, match="b has no subscription 'three'"):
+        network.unsubscribe("b", "three")
     network.unsubscribe("a", "three")
     with pytest.raises(SluiceError, match="unsubscribed already"):
         network.unsubscribe("a", "three")

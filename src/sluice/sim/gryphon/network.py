@@ -100,9 +100,9 @@ class Generic:
         """Ends a subscription with what its SHB has dealt with."""
         self._must_live(shb)
         subscriber = self.subscribers[shb]
-        delivery = subscriber.deliveries[id]
-        if delivery.end is not None:
-            raise SluiceError(f"{id!r} is unsubscribed already")
+        delivery = subscriber.deliveries.get(id)
+        if delivery is None or delivery.end is not None:
+            raise SluiceError(f"{shb} has no subscription {id!r}: it was never made there, or is unsubscribed already")
         delivery.end = subscriber.cursor
         self.oracle.unsubscribed[id], told = subscriber.leaf.unsubscribe(delivery.asked)
         self._tell(shb, told)
