@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 SEED = os.environ.get("SLUICE_SEED")
 EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
 
-#: What is in the names of files whose tests share something that is slow to start: a Spark, a network of processes.
-TOGETHER = ("spark", "tests/client/test_status.py")
-#: These start clusters of their own, and need none of what the others share.
-ALONE = "faults"
+#: What is in the names of files whose tests share something that is slow to start, a cluster, a Spark, a network of processes,
+#: and what that is; the first one counts.
+TOGETHER = {
+    "spark/test_archive_faults.py": "cluster",
+    "spark/test_faults.py": "cluster",
+    "spark/test_cluster.py": "cluster",
+    "spark/test_connect.py": "server",
+    "spark": "Spark",
+    "tests/client/test_status.py": "network",
+}
 
 settings.register_profile(
     "sluice",
@@ -58,9 +64,7 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        if ALONE in file:
-            return nodeid
-        return next((group for group in TOGETHER if group in file), nodeid)
+        return next((shared for part, shared in TOGETHER.items() if part in file), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:

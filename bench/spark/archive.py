@@ -382,7 +382,7 @@ def sheets(found: Found, started: datetime, load: tuple[float, float]) -> list[S
             looks,
             f"{found.wanted_rows:,} of {DAYS * found.size.day_rows:,} rows. The full scan is Spark's own reader of Parquet "
             "over all files of the table, without push-down; the target is about the rows. A part of the time is what a "
-            "Spark job with Python workers takes whatever it does: the smaller the archive, the closer the two are.",
+            "Spark job takes whatever it does: the smaller the archive, the closer the two are.",
             words=2,
         ),
         Sheet(

@@ -2,7 +2,8 @@
 
 Counting the matches of each subscription, for one and ten million quotes of W1 and up to a million subscriptions. Every
 contestant has a process of its own, one after the other, with the same files and the same cores; all counts are
-compared. A full run writes its tables, figures and plot to ``bench/results``.
+compared. Sluice is measured on one core too, and on a standalone master with one and with two workers of a core each. A
+full run writes its tables, figures and plot to ``bench/results``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -27,13 +29,16 @@ from bench.match import RESULTS, ChildError, child, say
 from bench.report import Sheet
 from bench.spark import data
 from bench.spark.child import BINNED, CONTESTANTS, DUCKDB, OURS, PLAIN, RUNNING
+from bench.spark.cluster import standalone
 
 #: Longest time for a contestant, preparation included.
 LIMIT_SECONDS = 1_500.0
 FULL = tuple((quotes, size) for quotes in (1_000_000, 10_000_000) for size in (10_000, 100_000, 1_000_000))
 QUICK = ((20_000, 1_000), (20_000, 2_000))
-#: Where two cores are measured against one.
+#: Where two cores are measured against one, and a cluster against both; in a run without it the last case.
 SCALED = (10_000_000, 100_000)
+#: So many workers with a core each has a cluster.
+WORKERS = (1, 2)
 #: What a contestant is not asked for, and why.
 SKIPPED: dict[str, tuple[Callable[[tuple[int, int]], bool], str]] = {
     PLAIN: (lambda case: case[0] * case[1] > 2 * 10**11, "every quote with every subscription of its symbol: too long"),
@@ -60,6 +65,13 @@ class Figure:
     matches: int = 0
     digest: int = 0
     memory: list[dict[str, int]] | None = None
+    #: Whether the cores are workers of a standalone master; else they are threads of one process, `local[cores]`.
+    is_cluster: bool = False
+
+    @property
+    def master(self) -> str:
+        """Where it ran, in words."""
+        return f"{self.cores} worker{'s' * (self.cores > 1)}" if self.is_cluster else f"local[{self.cores}]"
 
     @property
     def case(self) -> tuple[int, int]:
@@ -77,10 +89,10 @@ class SparkRun:
     machine: dict[str, str]
     figures: list[Figure] = field(default_factory=list)
 
-    def of(self, contestant: str, case: tuple[int, int], cores: int = 2) -> Figure | None:
+    def of(self, contestant: str, case: tuple[int, int], master: str = "local[2]") -> Figure | None:
         """A figure that was measured."""
         for figure in self.figures:
-            if (figure.contestant, figure.case, figure.cores, figure.status) == (contestant, case, cores, "ok"):
+            if (figure.contestant, figure.case, figure.master, figure.status) == (contestant, case, master, "ok"):
                 return figure
         return None
 
@@ -90,20 +102,23 @@ class SparkRun:
         return peer.seconds / ours.seconds if ours and peer else None
 
 
-def measure(contestant: str, case: tuple[int, int], cores: int, rounds: int) -> Figure:
-    """One contestant; what went wrong is part of the figure."""
+def measure(contestant: str, case: tuple[int, int], cores: int, rounds: int, master: str | None = None) -> Figure:
+    """One contestant, on this machine or on the master of a cluster; what went wrong is part of the figure."""
     given = (contestant, *case, cores)
+    is_cluster = master is not None
     if contestant in SKIPPED and SKIPPED[contestant][0](case):
         return Figure(*given, "skipped", SKIPPED[contestant][1])
     options = (contestant, str(case[0]), str(case[1]), "--cores", str(cores), "--rounds", str(rounds))
+    where = () if master is None else ("--master", master)
     try:
-        return Figure(*given, "ok", **child("bench.spark.child", *options, seconds=LIMIT_SECONDS))
+        found = child("bench.spark.child", *options, *where, seconds=LIMIT_SECONDS)
+        return Figure(*given, "ok", **found, is_cluster=is_cluster)
     except ChildError as error:
-        return Figure(*given, "failed", str(error))
+        return Figure(*given, "failed", str(error), is_cluster=is_cluster)
 
 
 def carry_out(cases: Sequence[tuple[int, int]], contestants: Sequence[str], rounds: int, command: str) -> SparkRun:
-    """Measures all contestants on all cases, and Sluice on one core too."""
+    """Measures all contestants on all cases, and Sluice on one core too and on clusters of one and of two workers."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     versions = {name: metadata.version(name) for name in ("pyspark", "pandas", "deltalake")}
     run = SparkRun(command, started, (os.getloadavg()[0], 0.0), machine.describe() | versions)
@@ -114,16 +129,27 @@ def carry_out(cases: Sequence[tuple[int, int]], contestants: Sequence[str], roun
         for contestant in contestants:
             run.figures.append(measure(contestant, case, 2, rounds))
             tell(run.figures[-1])
-    if SCALED in cases and OURS in contestants:
-        run.figures.append(measure(OURS, SCALED, 1, rounds))
+    if OURS in contestants:
+        case = _scaled(cases)
+        run.figures.append(measure(OURS, case, 1, rounds))
         tell(run.figures[-1])
+        for workers in WORKERS:
+            with TemporaryDirectory(prefix="bench-cluster-") as folder, standalone(Path(folder), workers) as cluster:
+                run.figures.append(measure(OURS, case, workers, rounds, cluster.master))
+            tell(run.figures[-1])
     run.load = (run.load[0], os.getloadavg()[0])
     return run
 
 
+def _scaled(cases: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The case on which cores and workers are measured against each other."""
+    known = [*cases]
+    return SCALED if SCALED in known else known[-1]
+
+
 def tell(figure: Figure) -> None:
     """One line of progress."""
-    what = f"{figure.quotes:>10,} x {figure.subscriptions:>9,}  {figure.contestant:<17} {figure.cores} cores"
+    what = f"{figure.quotes:>10,} x {figure.subscriptions:>9,}  {figure.contestant:<17} {figure.master:<9}"
     if figure.status == "ok":
         say(f"{what} {figure.seconds:8.2f} s (first {figure.first_seconds:.2f} s)  {figure.matches:,} matches")
     else:
@@ -147,7 +173,7 @@ def sheets(run: SparkRun) -> list[Sheet]:
         _target("1 M × 100 k against the plain join", 30, run.times(run.of(PLAIN, case), case)),
         _target("1 M × 100 k against the hand-binned join", 3, run.times(run.of(BINNED, case), case)),
         _target("1 M × 100 k against running counts", 3, run.times(run.of(RUNNING, case), case)),
-        _target("10 M × 100 k, two cores against one", 1.7, run.times(run.of(OURS, SCALED, 1), SCALED)),
+        _target("10 M × 100 k, two cores against one", 1.7, run.times(run.of(OURS, SCALED, "local[1]"), SCALED)),
     ]
     differing = ", ".join(f"{figure.contestant} on {figure.case}" for figure in wrong(run))
     targets.append(("counts", "the same for all", differing or "the same for all", "NO" if differing else "yes"))
@@ -157,16 +183,18 @@ def sheets(run: SparkRun) -> list[Sheet]:
             f"{figure.quotes:,}",
             f"{figure.subscriptions:,}",
             figure.contestant,
-            str(figure.cores),
+            figure.master,
             *_numbers(figure),
-            _ratio(run.times(figure, figure.case)) if figure.contestant != OURS or figure.cores == 1 else "",
+            "" if figure.contestant == OURS else _ratio(run.times(figure, figure.case)),
         )
         for figure in run.figures
+        if figure.master == "local[2]"
     ]
-    names = ("quotes", "subscriptions", "contestant", "cores", "seconds", "first", "prepared in", "quotes/s", "ratio")
+    names = ("quotes", "subscriptions", "contestant", "master", "seconds", "first", "prepared in", "quotes/s", "ratio")
     skipped = [f"Skipped, {contestant}: {reason}." for contestant, (_, reason) in SKIPPED.items()]
     note = "Seconds: the median of the runs after the first; in brackets where the first was the only one. Ratio: by Sluice's."
-    found.append(Sheet("Counting matches per subscription", names, rows, " ".join([note, *skipped]), words=3))
+    found.append(Sheet("Counting matches per subscription", names, rows, " ".join([note, *skipped]), words=4))
+    found.append(_growth(run))
     found.append(_memory(run))
     described = [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")]
     described.append(("load before and after", f"{run.load[0]:.1f}, {run.load[1]:.1f}"))
@@ -174,11 +202,30 @@ def sheets(run: SparkRun) -> list[Sheet]:
     return [sheet for sheet in found if sheet.rows]
 
 
+def _growth(run: SparkRun) -> Sheet:
+    """Sluice on one core and on two, as threads of a process and as workers of a cluster."""
+    case = _scaled(figure.case for figure in run.figures)
+    rows = []
+    for one, two in (("local[1]", "local[2]"), ("1 worker", "2 workers")):
+        alone = run.of(OURS, case, one)
+        for master in (one, two):
+            figure = run.of(OURS, case, master)
+            if figure is not None:
+                times = None if alone is None else alone.seconds / figure.seconds
+                rows.append((master, *_numbers(figure), _ratio(times)))
+    names = ("master", "seconds", "first", "prepared in", "quotes/s", "against one core")
+    note = (
+        f"Sluice, {case[0]:,} quotes × {case[1]:,} subscriptions. Workers are those of a standalone master on this machine, "
+        "with a core each; preparing includes packing the index for them, the first run copying it to them."
+    )
+    return Sheet("From one core to a cluster", names, rows, note)
+
+
 def _memory(run: SparkRun) -> Sheet:
     largest = max(figure.subscriptions for figure in run.figures)
     rows = [
         (
-            f"{figure.quotes:,} × {figure.subscriptions:,}",
+            f"{figure.quotes:,} × {figure.subscriptions:,}, {figure.master}",
             *(f"{each[name] / 2**20:,.0f}" for name in ("rss", "pss", "own")),
         )
         for figure in run.figures

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sluice
+from bench.spark.cluster import until
 from sluice.broker.supervise import Network as Brokers
 from sluice.broker.supervise import running
 from sluice.broker.topology import topology
@@ -26,7 +27,6 @@ from sluice.spark.archive.read import positions, read
 from sluice.spark.archive.table import Table
 from sluice.spark.network import Network
 from sluice.spark.rows import Layout
-from tests.spark.cluster import until
 from tests.spark.shelf import START, logged, places, shelve
 
 if TYPE_CHECKING:

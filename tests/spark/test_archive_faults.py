@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import sluice
+from bench.spark.cluster import Cluster, Process, until
 from sluice.broker.supervise import running
 from sluice.broker.topology import topology
 from sluice.errors import SparkError
 from sluice.spark.archive.read import positions, read
-from tests.spark.cluster import LOCAL_CLUSTER, Process, kill, program, standalone, until
+from tests.spark.cluster import LOCAL_CLUSTER, executors, kill, program
 
 #: Rows that each broker has logged, and in one batch of the pipeline.
 ROWS, BATCH = 8_000, 1_000
-
-
-@contextmanager
-def masters(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[Process], list[int]]]]:
-    """A master for Spark, and how to find the executors of a driver on it."""
-    if kind == "local-cluster":
-        yield LOCAL_CLUSTER, Process.executors
-        return
-    with standalone(folder / "cluster") as cluster:
-        yield cluster.master, lambda _: cluster.executors()
 
 
 def archived(archive: Path) -> int:
@@ -40,14 +31,21 @@ def archived(archive: Path) -> int:
         return 0  # it is about to be made
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("kind", ["local-cluster", pytest.param("standalone", marks=pytest.mark.long)])
-def test_every_notification_is_archived_once(tmp_path: Path, kind: str) -> None:
+def test_on_a_local_cluster(tmp_path: Path) -> None:
+    survive(tmp_path, LOCAL_CLUSTER, executors)
+
+
+@pytest.mark.long
+def test_on_a_standalone_cluster(tmp_path: Path, cluster: Cluster) -> None:
+    survive(tmp_path, cluster.master, lambda driver: executors(*cluster.workers))
+
+
+def survive(tmp_path: Path, master: str, executors_of: Callable[[Process], list[int]]) -> None:
+    """A driver, its last commit, an executor and a broker are lost, one after the other: everything is archived once."""
     archive = tmp_path / "archive"
     with ExitStack() as stack:
         line = topology("line", 2, data=tmp_path / "data", settings={"log_level": "error"})
         brokers = stack.enter_context(running(line))
-        master, executors = stack.enter_context(masters(kind, tmp_path))
         for number, address in enumerate(brokers.addresses.values()):
             with sluice.connect(str(address)) as bus:
                 for start in range(number * ROWS, (number + 1) * ROWS, 500):
@@ -76,7 +74,7 @@ def test_every_notification_is_archived_once(tmp_path: Path, kind: str) -> None:
 
         driver = pipeline(2)
         goes_on(driver, 2)
-        victims = executors(driver)
+        victims = executors_of(driver)
         assert victims, "nobody works"
         kill(victims[0])
         goes_on(driver, 2)

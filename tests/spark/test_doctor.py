@@ -197,20 +197,6 @@ def test_what_the_workers_answer_is_judged(case: str, monkeypatch: pytest.Monkey
     assert re.search(mend, checks[-1].mend)
 
 
-@pytest.mark.xdist_group("spark")
-def test_a_worker_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a real Spark, whose workers find no `sluice`, wherever it is installed."""
-    hidden, settings = tmp_path / "hidden", tmp_path / "settings"
-    hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['sluice'] = None\n")
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text(f"spark.executorEnv.PYTHONPATH {hidden}\n")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(settings))
-    session, worker = doctor._session("local[1]")
-    assert session.state == State.OK and "on local[1]" in session.found
-    assert worker.state == State.MISSING and "without the package sluice" in worker.found, worker
-
-
 def test_a_cluster_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe is somebody here who never says anything, and who starts somebody else."""
     (tmp_path / "never").write_text("#!/bin/sh\nsleep 1000 &\nsleep 1000\n")

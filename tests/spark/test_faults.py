@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import sluice
+from bench.spark.cluster import Cluster, Process, until
 from sluice.broker.supervise import Network
 from sluice.broker.topology import topology
-from tests.spark.cluster import LOCAL_CLUSTER, Process, kill, program, standalone, until
+from tests.spark.cluster import LOCAL_CLUSTER, executors, kill, program
 
 #: Records that are published before each fault: several micro-batches of the driver.
 RECORDS = 2_000
@@ -81,15 +82,14 @@ def commits(checkpoint: Path) -> list[Path]:
 
 @pytest.mark.long
 def test_on_a_local_cluster(tmp_path: Path) -> None:
-    survive(tmp_path, LOCAL_CLUSTER, Process.executors)
+    survive(tmp_path, LOCAL_CLUSTER, executors)
 
 
-def test_on_a_standalone_cluster(tmp_path: Path) -> None:
-    with standalone(tmp_path / "cluster") as cluster:
-        survive(tmp_path, cluster.master, lambda driver: cluster.executors())
+def test_on_a_standalone_cluster(tmp_path: Path, cluster: Cluster) -> None:
+    survive(tmp_path, cluster.master, lambda driver: executors(*cluster.workers))
 
 
-def survive(folder: Path, master: str, executors: Callable[[Process], list[int]]) -> None:
+def survive(folder: Path, master: str, executors_of: Callable[[Process], list[int]]) -> None:
     """A driver, its last commit, an executor and two brokers are lost, one after the other."""
     checkpoint = folder / "checkpoint"
     with started(folder / "brokers") as pipeline:
@@ -103,7 +103,7 @@ def survive(folder: Path, master: str, executors: Callable[[Process], list[int]]
         commits(checkpoint)[-1].unlink()
         with program(folder / "second.log", "tests.spark.driver", *arguments) as driver:
             pipeline.feed_and_wait(driver)
-            victim, _ = executors(driver)
+            victim, _ = executors_of(driver)
             kill(victim)
             for broker in ("b3", "b1"):
                 pipeline.feed_and_wait(driver)

@@ -19,7 +19,7 @@ import sluice
 from sluice.errors import ConfigurationError, MatcherError, SluiceError
 from sluice.match import naive
 from sluice.protocol.batch import Records
-from sluice.spark.matching.index import BadSubscription, Split, compiled, local, packed
+from sluice.spark.matching.index import BadSubscription, Split, compiled, local, packed, saved_matcher
 from sluice.spark.matching.match import match
 from sluice.spark.matching.subscriptions import table_of
 from sluice.spark.matching.work import Match
@@ -194,6 +194,19 @@ def test_ids_are_whatever_they_are(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "rules.csv").write_text("id,where\n1,a > 2\nx,a < 2\n")
     assert counts(match(frame, tmp_path / "rules.csv", output="counts")) == {"1": 1, "x": 1}
     assert match(frame, []).isEmpty() and counts(match(frame, [], output="counts")) == {}
+
+
+def test_a_matcher_that_was_saved_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Workers that have opened the one before it open the new one, though it is in the same place."""
+    frame = spark.createDataFrame([(1,), (5,)], "a long")
+    names = set()
+    for text, found in (("a > 2", {1: 1}), ("a > 0", {1: 2})):
+        matcher = sluice.Matcher()
+        matcher.load([(1, text)])
+        matcher.save(tmp_path / "saved")
+        names.add(saved_matcher(tmp_path / "saved").name)
+        assert counts(match(frame, tmp_path / "saved", output="counts")) == found
+    assert len(names) == 2
 
 
 def test_a_large_index_is_split(spark: SparkSession, tmp_path: Path) -> None:

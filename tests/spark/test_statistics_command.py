@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import Progress
 
 from sluice.cli import main
 from sluice.files import read_statistics, write_statistics
 from sluice.model.statistics import Statistics
+from sluice.spark.archive.read import files
 from tests.spark.shelf import START, logged, shelve
 
 
@@ -23,6 +28,9 @@ def test_an_archive_is_counted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spark, "stop", lambda: None)  # others go on with it
+    screen = StringIO()
+    bar = partial(Progress, console=Console(file=screen, force_terminal=True))
+    monkeypatch.setattr("sluice.spark.progress.progress_bar", bar)  # somebody watches
     early = [{"symbol": "IBM", "price": price} for price in range(40)]
     late = [{"symbol": "SUN", "price": price, "note": "!"} for price in range(20)]
     shelve(tmp_path / "a", [logged("b1", 1, START, early), logged("b1", 41, START + timedelta(days=2), late)])
@@ -31,8 +39,13 @@ def test_an_archive_is_counted(
     assert sluice(*words, "--since", "2026-03-02", "--where", "price < 10") == 0
     assert capsys.readouterr().out == f"{file}: 10 notifications, 3 attributes\n"
     assert read_statistics(file) == Statistics.of(late[:10])
+    assert "starting Spark" in screen.getvalue() and "counting" in screen.getvalue()
     assert sluice(*words, "--where", "price > 100") == 2
     assert "there is nothing to count" in capsys.readouterr().err
+    for damaged in files(tmp_path / "a"):
+        (tmp_path / "a" / damaged.path).write_bytes(b"not Parquet at all")
+    assert sluice(*words) == 2
+    assert re.match(r"sluice: Spark could not count: \[FAILED_READ_FILE.*/part-\w+\.parquet", capsys.readouterr().err)
     assert read_statistics(file).count == 10, "the file is as it was"
 
 

@@ -79,7 +79,7 @@ class Pattern(Atom):
                 return f"endswith({name_sql(name)}, {literal_sql(text)})"
             case (Wild.RUN, str(text), Wild.RUN):
                 return f"contains({name_sql(name)}, {literal_sql(text)})"
-        return f"{name_sql(name)} LIKE {literal_sql(_spell(self.tokens))}"
+        return f"{name_sql(name)} LIKE {literal_sql(spelled(self.tokens))}"
 
 
 def like(pattern: str, escape: str = "\\") -> Constraint:
@@ -172,7 +172,7 @@ def canonical(tokens: Iterable[Token]) -> tuple[Token, ...]:
     return tuple(short)
 
 
-def _spell(tokens: tuple[Token, ...]) -> str:
+def spelled(tokens: tuple[Token, ...]) -> str:
     """The tokens as a LIKE pattern with the default escape."""
     escapes = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
     return "".join(token.translate(escapes) if isinstance(token, str) else token.value for token in tokens)

@@ -18,25 +18,20 @@ _ANSWER = "host string, python string, sluice string"
 
 def probe(master: str | None) -> dict[str, Any]:
     """What a master answers: the version of Spark, and what each worker has; or the error that ended it."""
-    from sluice.spark.session import session
+    from sluice.spark.session import cores, session
 
     try:
         spark = session("sluice doctor", master)
     except Exception as error:
         return {"error": _first_line(error.__cause__ or error), "step": "session"}
     try:
-        tasks = _TASKS_FOR_EACH_CORE * _cores(spark)
+        tasks = _TASKS_FOR_EACH_CORE * cores(spark)
         answers = spark.range(0, tasks, 1, tasks).mapInArrow(look, _ANSWER).distinct().collect()
         return {"spark": spark.version, "workers": [answer.asDict() for answer in sorted(answers, key=str)]}
     except Exception as error:
         return {"error": _first_line(error), "step": "job", "spark": spark.version}
     finally:
         spark.stop()
-
-
-def _cores(spark: Any) -> int:
-    """How many tasks run at a time; Spark Connect does not tell."""
-    return 2 if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext.defaultParallelism
 
 
 def look(batches: Iterator[Any]) -> Iterator[Any]:

@@ -8,9 +8,12 @@ import warnings
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from sluice.errors import ConfigurationError
 
+#: More rows than any cluster has cores, and few enough to count in no time.
+_ENOUGH_ROWS = 1 << 16
 #: Without it, a read that offers to filter at the source is an error.
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 #: What differs from Spark's own defaults, and why.
@@ -20,6 +23,8 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # History names its files one by one: up to so many a driver looks at in a tenth of the time that a job takes.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
@@ -64,3 +69,17 @@ def register(spark: SparkSession) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it was registered before
         spark.dataSource.register(SluiceFormat)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect: its driver is a server, and nothing here reaches into that."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at the same time."""
+    if not is_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    # Nobody tells, but what is not told otherwise is cut into as many parts as there are cores.
+    parts = spark.range(_ENOUGH_ROWS).select(F.spark_partition_id().alias("part"))
+    return int(parts.agg(F.max("part")).collect()[0][0]) + 1

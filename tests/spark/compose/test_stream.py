@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,6 +71,8 @@ def write(folder: Path, number: int, rows: list[Record]) -> None:
     folder.mkdir(exist_ok=True)
     table = pa.Table.from_pylist(rows, schema=LAYOUT.schema)
     pq.write_table(table, folder / f".{number}")
+    # Spark takes files in the order of their times, and two may be written within one tick of the clock.
+    os.utime(folder / f".{number}", (1_000_000_000 + number,) * 2)
     (folder / f".{number}").rename(folder / f"{number:03}.parquet")
 
 

@@ -13,6 +13,7 @@ from sluice.broker.server import Server
 from sluice.client.bus import Bus
 from sluice.client.event import Event
 from sluice.client.subscription import LiveSubscription
+from sluice.errors import SparkError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, Logged, Peer, Records
@@ -204,6 +205,51 @@ async def test_what_the_history_has_lost_is_told(tmp_path: Path) -> None:
             await nine.replayed()
             (gap,) = nine.gaps
             assert (gap.stream, gap.offsets) == ("b", range(2, 4)) and "lost" in gap.reason
+
+
+@played
+async def test_what_cannot_be_read_is_given_up_and_told(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    monkeypatch.setattr("sluice.client.engine.HISTORY_SECONDS", 0.5)
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
+    async with running(data=tmp_path / "data") as server, sluice.connect(str(server.address), "pub") as bus:
+        await publish(bus, 1, 2)
+        table = shelve(tmp_path / "archive", (await bus.pages("b", 1, 3).next()).batches)
+        [file] = table.files()
+        (tmp_path / "archive" / file.path).write_bytes(b"not Parquet at all")
+        async with serving(server, Archived(tmp_path / "archive")) as history, bus.subscribe("true", last=5) as five:
+            await five.replayed()
+            assert "no history has answered" in five.gaps[0].reason
+            await publish(bus, 3)
+            assert ns(await take(five, 1)) == live(3)
+            assert history.account.given_up == 1 and not history.account.running
+            assert "1 given up" in str(history.account) and file.path in str(history.account)
+            [said] = [record.message for record in caplog.records if record.levelname == "ERROR"]
+            assert five.id in said and file.path in said
+
+
+@played
+async def test_an_archive_that_is_tidied_up_meanwhile_is_read_anew(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
+    batches = [Records("pub", [n], records=[{"n": n}], logged=Logged("b", [n], n)) for n in (1, 2, 3)]
+
+    class Tidied(Memory):
+        def read(self, where: Subscription, since_micros: int | None, last: int | None) -> Iterator[Batch]:
+            for batch in super().read(where, since_micros, last):
+                assert batch.logged is not None
+                if batch.logged.offsets[0] > self.reads:
+                    raise SparkError("a file of the archive is gone")
+                yield batch
+
+    monkeypatch.setattr(service, "CHUNK_ROWS", 1)
+    async with (
+        running(data=tmp_path) as server,
+        sluice.connect(str(server.address), "pub") as bus,
+        serving(server, Tidied(*batches)) as history,
+        bus.subscribe("true", replay="90000d") as ever,
+    ):
+        assert ns(await take(ever, 3)) == past_of(1, 2, 3)
+        await until(lambda: history.account.done == 1)
+        assert not history.account.given_up
 
 
 @played

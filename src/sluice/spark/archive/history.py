@@ -1,14 +1,13 @@
 """The past as a DataFrame: what an archive holds that satisfies a filter, between two moments, or the last so many.
 
-The driver leaves out files that cannot hold anything; workers read the others themselves, by row groups, and the matcher
-decides about each row. Only what is wanted crosses over to Spark.
+The driver leaves out files that cannot hold anything, and Spark's own reader reads the others, with as much of the filter as
+columns can tell. Where that is all of it no Python is needed; elsewhere the matcher decides about the rows that are left.
 """
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,23 +15,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sluice.spark.archive.read import Moment, Selection, groups, read
+from sluice.spark.archive.predicate import micros, names, predicate
+from sluice.spark.archive.read import Moment, Selection, read
 from sluice.spark.archive.table import File, Table
+from sluice.spark.rows import REST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Rows of a file that one worker reads: larger files are read by several.
-PART_ROWS = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The row groups of a file that one worker reads: every `of`-th one."""
-
-    file: File
-    number: int
-    of: int
+#: An archive is read as it is, whatever the session is set to: nothing of it is passed over, and no time is bent.
+_OPTIONS = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "datetimeRebaseMode": "CORRECTED"}
 
 
 def history(
@@ -54,29 +46,38 @@ def history(
     if last is not None:
         found = pa.Table.from_batches(read(archive, where, since, until, last), table.layout.schema)
         return spark.createDataFrame(found if found.num_rows else [], schema)
-    parts = [part for file in table.files() if selection.wants(file) for part in parts_of(file)]
-    if not parts:
+    files = [file for file in table.files() if selection.wants(file)]
+    if not files:
         return spark.createDataFrame([], schema)
-    numbers = spark.range(0, len(parts), 1, len(parts))
-    work = partial(_read, str(table.path), table.layout.schema, selection, parts)
-    return numbers.mapInArrow(work, schema)
+    condition, is_exact = _condition(selection, table, files)
+    paths = [_as_glob(table.path / file.path) for file in files]
+    rows = spark.read.schema(schema).options(**_OPTIONS).parquet(*paths).where(condition)
+    return rows if is_exact else rows.mapInArrow(partial(_matching, selection), schema)
 
 
-def parts_of(file: File) -> Iterator[Part]:
-    """A file in parts of about the same size."""
-    count = math.ceil(file.rows / PART_ROWS)
-    return (Part(file, number, count) for number in range(count))
+def _condition(selection: Selection, table: Table, files: Sequence[File]) -> tuple[str, bool]:
+    """What Spark can tell of what is wanted of some files, and whether that is all."""
+    told = predicate(selection.subscription, table.layout.attributes)
+    text, is_exact = told.text, told.is_exact
+    asked = names(selection.subscription)
+    if not all(file.has_columns_of(asked) for file in files):
+        text, is_exact = f"({text} OR {REST.name} IS NOT NULL)", False
+    terms = [text]
+    if any(file.first < selection.since for file in files):
+        terms.append(f"_time >= {micros(selection.since)}")
+    if any(file.last >= selection.until for file in files):
+        terms.append(f"_time < {micros(selection.until)}")
+    return " AND ".join(terms), is_exact
 
 
-def _read(
-    archive: str, schema: pa.Schema, selection: Selection, parts: Sequence[Part], numbers: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Reads the parts whose numbers come, on a worker."""
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            part = parts[number]
-            for group in groups(Path(archive), part.file, selection):
-                if group.number % part.of == part.number:
-                    rows = group.rows(schema, selection)
-                    if rows.num_rows:
-                        yield rows
+def _as_glob(path: Path) -> str:
+    """A path as Spark takes it, for whom some characters of it would stand for others."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path))
+
+
+def _matching(selection: Selection, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted, on a worker."""
+    for batch in batches:
+        rows = selection.of_rows(batch)
+        if rows.num_rows:
+            yield rows

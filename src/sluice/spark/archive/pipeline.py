@@ -30,6 +30,7 @@ from sluice.spark.archive.compact import SMALL_FILES, compact, due
 from sluice.spark.archive.fetch import Range, Task, Written, fetch
 from sluice.spark.archive.table import KEEP_HOURS, Table
 from sluice.spark.network import Network
+from sluice.spark.session import cores
 
 logger = logging.getLogger("sluice.spark")
 
@@ -159,7 +160,8 @@ class Pipeline:
         """Has ranges written into files whose columns agree."""
         attributes, path = self._table.layout.attributes, str(self._table.path)
         tasks = [
-            Task(self._network, path, self.options.where, attributes, part) for part in dealt(ranges, self._workers())
+            Task(self._network, path, self.options.where, attributes, part)
+            for part in dealt(ranges, cores(self._spark))
         ]
         written = self._run(tasks)
         while True:
@@ -182,13 +184,6 @@ class Pipeline:
             if each.problem is not None:
                 raise SparkError(each.problem)
         return written
-
-    def _workers(self) -> int:
-        """How many tasks can run at once."""
-        try:
-            return int(self._spark.sparkContext.defaultParallelism)
-        except PySparkException:  # through Spark Connect nobody can tell
-            return int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
     # --- holds --------------------------------------------------------------------------------------------------------
 

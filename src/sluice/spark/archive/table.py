@@ -67,8 +67,14 @@ class File:
     last: datetime
     #: What all of its notifications satisfy.
     box: Filter
-    #: The attributes all of whose values in this file are in their columns.
+    #: The attributes all of whose values in this file are in their columns, as far as that is known.
     bounded: frozenset[str]
+    #: Whether any value may be elsewhere.
+    has_rest: bool
+
+    def has_columns_of(self, names: frozenset[str]) -> bool:
+        """Whether all values of some attributes are in their columns; an attribute without a column has none then."""
+        return not self.has_rest or names <= self.bounded
 
 
 class Table:
@@ -246,6 +252,7 @@ def _file(row: Mapping[str, Any], names: Sequence[str]) -> File:
         row.get("max._time") or datetime.max.replace(tzinfo=UTC),
         box(bounds),
         frozenset(bounds),
+        row.get(f"null_count.{REST.name}") != row["num_records"],
     )
 
 

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,6 @@ def start(
 ) -> StreamingQuery:
     """The query that reads from brokers and publishes to them; `options` say how to reach them."""
     import pyarrow as pa
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -116,10 +115,10 @@ def start(
     from sluice.spark.compose.stream import compose
     from sluice.spark.frames import subscribe
     from sluice.spark.rows import Layout
+    from sluice.spark.session import cores
 
-    with suppress(PySparkException):  # through Spark Connect nobody can tell
-        # Each keeps state of its own: more than there are hands would only cost.
-        spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+    # Each keeps state of its own: more than there are hands would only cost.
+    spark.conf.set("spark.sql.shuffle.partitions", cores(spark))
     # Nobody has declared the attributes, and what was seen of them so far would bind a restart: all are in the rest.
     schema = from_arrow_schema(Layout(pa.schema([])).schema)
     events = subscribe(spark, where=rules.where, schema=schema, start=begin, **options)
@@ -164,9 +163,9 @@ def _follow(query: StreamingQuery, rules: Rules, stop: threading.Event) -> None:
 
 def _hush(spark: SparkSession) -> None:
     """A query that is stopped leaves its batch unfinished, which is no news; the next start finishes it."""
-    from pyspark.errors import PySparkException
+    from sluice.spark.session import is_connect
 
-    with suppress(PySparkException):  # through Spark Connect the log is not here
+    if not is_connect(spark):  # there the log is the server's
         spark.sparkContext.setLogLevel("OFF")
 
 

@@ -5,25 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.progress import Progress
 
 from sluice.errors import ConfigurationError
 from sluice.spark.matching.destinations import write_per_subscriber
 from sluice.spark.matching.files import ROW
 from sluice.spark.matching.match import match
 from sluice.spark.matching.work import COUNT, SUBSCRIPTIONS
+from sluice.spark.progress import progress_bar, tasks_shown
 from sluice.spark.session import session
-
-_GROUP = "sluice match"
-_LOOK_SECONDS = 0.2
 
 
 def match_on_spark(arguments: argparse.Namespace) -> int:
@@ -33,9 +26,8 @@ def match_on_spark(arguments: argparse.Namespace) -> int:
     if "-" in (arguments.subscriptions, arguments.notifications):
         raise ConfigurationError("standard input cannot be shared out to workers: give files, or leave --master out")
     spark = session("sluice match", arguments.master)
-    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
     try:
-        with bar, _tasks_shown(spark, bar):
+        with progress_bar() as bar, tasks_shown(spark, bar, "matching"):
             compiling = bar.add_task("compiling subscriptions", total=None)
 
             def matched(output: Any) -> DataFrame:
@@ -63,36 +55,3 @@ def _print_lines(lists: DataFrame) -> None:
     """One line for each notification, in their order: tasks have them in order, and so has each task."""
     for row in lists.select(ROW.name, SUBSCRIPTIONS).sortWithinPartitions(ROW.name).toLocalIterator():
         sys.stdout.write(json.dumps({"notification": row[0], "ids": sorted(row[1])}) + "\n")
-
-
-@contextmanager
-def _tasks_shown(spark: SparkSession, bar: Progress) -> Iterator[None]:
-    """Shows the tasks of the running jobs, where the session can tell of them."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect
-        yield
-        return
-    context.setJobGroup(_GROUP, "matching")
-    ended = threading.Event()
-    task = bar.add_task("matching", total=None)
-
-    def look() -> None:
-        tracker = context.statusTracker()
-        while not ended.wait(_LOOK_SECONDS):
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(_GROUP)]
-            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-            known = [stage for stage in stages if stage is not None]
-            if known:
-                total = sum(stage.numTasks for stage in known)
-                bar.update(task, total=total, completed=sum(stage.numCompletedTasks for stage in known))
-
-    looking = threading.Thread(target=look, name="sluice-progress", daemon=True)
-    if not bar.disable:
-        looking.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if looking.is_alive():
-            looking.join()

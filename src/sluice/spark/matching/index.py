@@ -29,6 +29,8 @@ from sluice.model import parse
 #: Subscriptions that are compiled in one go, and after which the size of a shard is looked at.
 _CHUNK = 4_096
 _ABOUT, _IDS = "about.json", "ids.arrow"
+#: What every saved matcher has.
+_STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Index:
     attributes: tuple[str, ...] | None
     #: Whether subscriptions have ids of their own, in a file; else they are the numbers that the matcher gives.
     has_ids: bool = True
+    #: When it was written: what is there at another time is another index.
+    written_nanoseconds: int = 0
     bad: tuple[BadSubscription, ...] = field(default=(), repr=False)
 
     @property
@@ -74,8 +78,9 @@ class Index:
 
     @property
     def name(self) -> str:
-        """What the index is called where it is shipped to."""
-        return f"sluice-{Path(self.path).name}"
+        """What the index is called where it is shipped to: no other one is, be it of another stream or of another time."""
+        place = hashlib.sha256(f"{self.path} {self.written_nanoseconds}".encode()).hexdigest()
+        return f"sluice-{Path(self.path).name}-{place[:16]}"
 
     def id_type(self) -> pa.DataType:
         """The Arrow type of the ids."""
@@ -107,14 +112,26 @@ def read(path: Path) -> Index:
         about = json.loads((path / _ABOUT).read_text())
         bad = tuple(BadSubscription(**each) for each in about["bad"])
         attributes = about["attributes"]
-        return Index(str(path), tuple(about["starts"]), None if attributes is None else tuple(attributes), True, bad)
+        return Index(
+            str(path),
+            tuple(about["starts"]),
+            None if attributes is None else tuple(attributes),
+            written_nanoseconds=(path / _ABOUT).stat().st_mtime_ns,
+            bad=bad,
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise MatcherError(f"{path} is no compiled index ({error}): remove the directory, it is made again") from None
 
 
 def saved_matcher(path: Path) -> Index:
     """A matcher that somebody saved, as an index: its own numbers are the ids."""
-    return Index(str(path.resolve()), (0, len(_slots(path))), Matcher.open(path).attributes, has_ids=False)
+    return Index(
+        str(path.resolve()),
+        (0, len(_slots(path))),
+        Matcher.open(path).attributes,
+        has_ids=False,
+        written_nanoseconds=(path / _STATE).stat().st_mtime_ns,
+    )
 
 
 def written(path: Path, matcher: Matcher, ids: pa.Array) -> Index:
@@ -205,8 +222,11 @@ def _load(matcher: Matcher, rows: range, ids: list[Any], texts: list[str], bad: 
 def packed(index: Index) -> Path:
     """The index as one file that Spark unpacks where its workers run."""
     path = Path(index.path)
-    file = path.with_name(f"{index.name}.tar")
+    # Beside a matcher that somebody saved it is not ours to leave files.
+    directory = path.parent if index.has_ids else default_directory()
+    file = directory / f"{index.name}.tar"
     if not file.exists():
+        directory.mkdir(parents=True, exist_ok=True)
         building = file.with_suffix(f".{os.getpid()}")
         with tarfile.open(building, "w") as archive:
             for each in sorted(path.iterdir()):  # Spark refuses an entry for the directory itself
@@ -240,7 +260,7 @@ _opened: dict[tuple[str, int], Shard] = {}
 
 def shard(index: Index, number: int) -> Shard:
     """A shard of an index, opened once in a worker process. Only the last one stays open: another one means another task."""
-    key = (index.path, number)
+    key = (index.name, number)
     if key not in _opened:
         _opened.clear()
         _opened[key] = Shard(index, number)
@@ -257,7 +277,7 @@ def ids_between(index: Index, first: int, last: int) -> pa.Array:
 
 def local(index: Index) -> Path:
     """Where the index is on this machine: where it was made, or where Spark has unpacked it."""
-    if (Path(index.path) / (_ABOUT if index.has_ids else "state.json")).exists():
+    if (Path(index.path) / (_ABOUT if index.has_ids else _STATE)).exists():
         return Path(index.path)
     from pyspark import SparkFiles
 

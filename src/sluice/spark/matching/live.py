@@ -22,6 +22,7 @@ from sluice.spark.matching.files import is_delta
 from sluice.spark.matching.match import Output, of_frame, ship
 from sluice.spark.matching.subscriptions import table_of
 from sluice.spark.matching.versions import Version, Versions
+from sluice.spark.session import is_connect
 
 #: How long brokers may take to tell of the subscriptions that there are.
 _ANSWER_SECONDS = 60.0
@@ -132,6 +133,11 @@ def match_live(
     """
     if not notifications.isStreaming:
         raise ConfigurationError("only a stream has batches for changes to take effect in: use sluice.spark.match")
+    if is_connect(notifications.sparkSession):
+        raise ConfigurationError(
+            "Spark Connect runs what is done with each batch at its server, where these subscriptions are not: use a "
+            "session of local[*] or spark://…, or sluice.spark.match with subscriptions that do not change"
+        )
     if "://" in str(checkpoint):
         raise ConfigurationError(f"{checkpoint}: the versions of the subscriptions need a directory, not an address")
     versions = Versions(_directory(checkpoint))

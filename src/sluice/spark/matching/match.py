@@ -28,7 +28,7 @@ from sluice.spark.matching.files import ROW, Files
 from sluice.spark.matching.index import BadSubscription, Index, Split
 from sluice.spark.matching.subscriptions import Subscriptions, is_saved_matcher, table_of
 from sluice.spark.rows import META, REST
-from sluice.spark.session import session
+from sluice.spark.session import cores, is_connect, session
 
 Output = Literal["rows", "lists", "counts"]
 Strategy = Literal["auto", "notifications", "subscriptions"]
@@ -120,21 +120,12 @@ def _index(
     return indexes.compiled(table, split, where.resolve(), progress)
 
 
-def cores(spark: SparkSession) -> int:
-    """How many tasks run at the same time, as far as the session tells."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect does not say, and has an error of its own for that
-        return 8
-
-
 def ship(spark: SparkSession, index: Index) -> None:
     """Sees to it that the workers have the index: nothing to do where they run on this machine, in this process's reach."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect
+    if is_connect(spark):
         spark.addArtifacts(f"{indexes.packed(index)}#{index.name}", archive=True)
         return
+    context = spark.sparkContext
     master = context.master or ""
     if master.startswith("local") and not master.startswith("local-cluster"):
         return

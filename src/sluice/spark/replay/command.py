@@ -81,7 +81,7 @@ async def _run(service: History, broker: str) -> None:
 
 
 async def _tell(service: History, broker: str) -> None:
-    """A line that lives on a terminal; elsewhere, a line whenever a replay is done."""
+    """A line that lives on a terminal; elsewhere, a line whenever a replay is done or given up."""
     await service.ready()
     print(f"whoever wishes for the past is heard at {broker}", flush=True)
     is_terminal, told = sys.stderr.isatty(), ""
@@ -89,7 +89,7 @@ async def _tell(service: History, broker: str) -> None:
         line = str(service.account)
         if is_terminal:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-        elif service.account.done and line != told:
+        elif (service.account.done or service.account.given_up) and line != told:
             print(line, file=sys.stderr, flush=True)
         told = line
         await asyncio.sleep(TELL_SECONDS)

@@ -1,7 +1,8 @@
 """A history: watches who wishes for the past, and replays it to each of them alone, as fast as that one takes it.
 
 Every replay begins with the question how far the subscriber is, and goes on from there. A subscriber that does not answer for
-a while costs nothing but the question: what was open for it is closed, and opened again from its place when it answers.
+a while costs nothing but the question: what was open for it is closed, and opened again from its place when it answers. Where
+the archive cannot be read, a replay is given up: the subscriber hears from another history, or is told that it hears from none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sluice.client.bus import Bus
 from sluice.client.interest import Interest
-from sluice.errors import LinkError, SluiceError
+from sluice.errors import LinkError, SluiceError, SparkError
 from sluice.protocol.batch import Batch, Place
 from sluice.protocol.messages import Entry, EntryId, ReplayEvent, Replaying
 from sluice.spark.replay.merge import chunks
@@ -43,12 +44,15 @@ class Account:
     #: The replays under way, with how many notifications each has sent.
     running: dict[EntryId, int] = field(default_factory=dict)
     done: int = 0
+    #: Replays that ended for want of something that is archived.
+    given_up: int = 0
     sent: int = 0
     #: The last thing that went wrong.
     problem: str = ""
 
     def __str__(self) -> str:
-        now = f"{len(self.running)} replays under way, {self.done:,} done, {self.sent:,} notifications sent"
+        given_up = f", {self.given_up:,} given up" if self.given_up else ""
+        now = f"{len(self.running)} replays under way, {self.done:,} done{given_up}, {self.sent:,} notifications sent"
         return f"{now}; {self.problem}" if self.problem else now
 
 
@@ -107,8 +111,9 @@ class History:
     # --- one subscription ---------------------------------------------------------------------------------------------
 
     async def _attend(self, entry: Entry, id: EntryId) -> None:
-        """Replays to one subscription until it has all, whatever goes wrong meanwhile."""
+        """Replays to one subscription until it has all, whatever goes wrong meanwhile; only a damaged archive ends it."""
         self.account.running[id] = 0
+        failed_after: int | None = None
         try:
             while True:
                 try:
@@ -117,8 +122,17 @@ class History:
                     return
                 except LinkError:
                     raise
+                except SparkError as error:
+                    # An archive that was tidied up meanwhile is read anew, from where the subscriber is. What cannot be read
+                    # then either is damaged or gone.
+                    self.account.problem = str(error)
+                    if failed_after == self.account.running[id]:
+                        logger.error("the replay for %s is given up: %s", id, error)
+                        self.account.given_up += 1
+                        return
+                    failed_after = self.account.running[id]
                 except SluiceError as error:
-                    # A way that broke, or an archive that was tidied up meanwhile: it goes on from where the subscriber is.
+                    # A way that broke: it goes on from where the subscriber is.
                     logger.debug("the replay for %s begins again: %s", id, error)
                     self.account.problem = str(error)
                 except Exception as error:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,24 +80,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _count(arguments: argparse.Namespace) -> Statistics:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from sluice.errors import SparkError
     from sluice.model import parse
+    from sluice.spark.progress import progress_bar, tasks_shown
     from sluice.spark.session import session
     from sluice.spark.traffic.statistics import statistics
 
     parse(arguments.where)  # a mistake in it is told before Spark starts
-    with _status("starting Spark") as says:
+    with progress_bar() as bar:
+        starting = bar.add_task("starting Spark", total=None)
         spark = session("sluice statistics", arguments.master)
+        bar.remove_task(starting)
         try:
-            rows = _rows(spark, arguments)
-            says(f"counting what is in {arguments.archive or 'the logs of ' + arguments.brokers}")
-            return statistics(rows)
-        except PySparkException as error:
-            raise SparkError(f"Spark could not count: {str(error).splitlines()[0]}") from error
+            with tasks_shown(spark, bar, "counting"):
+                return statistics(_rows(spark, arguments))
+        except (PySparkException, Py4JJavaError) as error:
+            raise SparkError(f"Spark could not count: {_reason(str(error))}") from error
         finally:
             spark.stop()
+
+
+def _reason(text: str) -> str:
+    """What Spark says was wrong, from among what it was doing.
+
+    >>> _reason("An error occurred while calling o4.collect.\\n: java.X: [FAILED_READ_FILE] error in a.parquet\\n\\tat b")
+    '[FAILED_READ_FILE] error in a.parquet'
+    """
+    found = re.search(r"\[[A-Z_.]+\] .*", text)
+    return found[0] if found else text.partition("\n")[0]
 
 
 def _rows(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
@@ -124,18 +136,6 @@ def _time(text: str) -> datetime:
         return to_utc(datetime.fromisoformat(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as in 2026-03-01T12:30") from None
-
-
-@contextmanager
-def _status(text: str) -> Iterator[Callable[[str], None]]:
-    """A line that says what is going on, for people who watch."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(text) as status:
-        yield status.update
 
 
 def table(statistics: Statistics) -> Iterator[str]:
