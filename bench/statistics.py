@@ -25,7 +25,7 @@ from bench.match import RESULTS, say
 from bench.report import Sheet
 from sluice import Matcher
 from sluice.broker.broker import BrokerConfig
-from sluice.client.session import Subscribe
+from sluice.client.commands import Subscribe
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology, hierarchy
 from sluice.model.filter import Filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.broker import BrokerConfig
-from sluice.client.session import PublishAccepted, PublishRefused, Unadvertise
+from sluice.client.commands import PublishAccepted, PublishRefused, Unadvertise
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.messages import Accepted, Halted, Heard, Notify, NotStored, Store, Stored
 from tests.protocol.drive import Network, advertise, line, publish, subscribe

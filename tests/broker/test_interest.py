@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from sluice import parse
 from sluice.broker import BrokerConfig
+from sluice.client.commands import Completed, Inquire, InterestChanged, Told, Unsubscribe, Unwatch, Watch
 from sluice.client.seam import Replayed
-from sluice.client.session import (
-    Completed,
-    Inquire,
-    InterestChanged,
-    Told,
-    Unsubscribe,
-    Unwatch,
-    Watch,
-)
 from sluice.protocol.batch import Records
 from sluice.protocol.messages import Failed, Kind, Replay, ReplayEvent, Replaying, Request
 from tests.protocol.drive import entry, line, star, subscribe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Inquire, Told
+from sluice.client.commands import Inquire, Told
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import (
     Ack,

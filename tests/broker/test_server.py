@@ -15,7 +15,7 @@ import pytest
 from sluice import parse
 from sluice.broker import server as server_module
 from sluice.broker.server import Server
-from sluice.client.session import Publish
+from sluice.client.commands import Publish
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_FRAME_BYTES
 from sluice.protocol.batch import Logged, Records
 from sluice.protocol.messages import (

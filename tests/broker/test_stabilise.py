@@ -10,7 +10,7 @@ import pytest
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.session import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
+from sluice.client.commands import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
 from sluice.protocol.batch import Peer, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.export import Replica

@@ -11,8 +11,7 @@ from sluice import parse
 from sluice.broker import BrokerConfig
 from sluice.client import seam as seam_module
 from sluice.client import taken as taken_module
-from sluice.client.seam import Ended, Replayed
-from sluice.client.session import (
+from sluice.client.commands import (
     Advertise,
     Completed,
     Delivered,
@@ -23,7 +22,6 @@ from sluice.client.session import (
     Published,
     PublishRefused,
     PublishUnknown,
-    Session,
     Subscribe,
     Told,
     Unadvertise,
@@ -32,6 +30,8 @@ from sluice.client.session import (
     Upcall,
     Watch,
 )
+from sluice.client.seam import Ended, Replayed
+from sluice.client.session import Session
 from sluice.errors import ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, NotificationId, Records
 from sluice.protocol.export import checksum

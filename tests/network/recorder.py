@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
-from sluice.client import session as client
+from sluice.client import commands as client
 from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.net.address import Address

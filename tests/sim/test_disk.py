@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice import parse
 from sluice.broker.broker import BrokerConfig
-from sluice.client import session as client
+from sluice.client import commands as client
 from sluice.protocol.batch import Records
 from sluice.protocol.messages import Failed, Resume, Resumed
 from sluice.sim import streamed

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from sluice.broker.broker import Broker, BrokerConfig
-from sluice.client import session as client
+from sluice.client import commands as client
 from sluice.model.parse import parse
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Kind, Message

@@ -25,9 +25,7 @@ def first_failure(mutant: Mutant) -> Outcome:
 def test_each_is_caught(mutant: Mutant) -> None:
     caught = hunt(mutant)
     assert caught is not None, mutant.says
-    assert scenario_named(mutant.scenario).run(caught.seed).violations == [], (
-        "the seed fails without the mutant too"
-    )
+    assert scenario_named(mutant.scenario).run(caught.seed).violations == [], "the seed fails without the mutant too"
 
 
 def test_there_are_enough_of_them_in_every_scenario() -> None:

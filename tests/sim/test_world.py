@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.broker.broker import Broker, BrokerConfig
-from sluice.client import session as client
+from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
 from sluice.protocol.lease import LeaseConfig

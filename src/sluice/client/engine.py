@@ -16,15 +16,7 @@ from functools import partial
 from typing import assert_never
 
 from sluice.client.allowance import Allowance
-from sluice.client.gap import Gap
-from sluice.client.inbox import Inbox, Parcel
-from sluice.client.interest import Advertisement, Interest
-from sluice.client.link import Dial, Link
-from sluice.client.options import POLICIES, Options
-from sluice.client.publisher import Publisher
-from sluice.client.questions import ANSWER_SECONDS, Questions
-from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
-from sluice.client.session import (
+from sluice.client.commands import (
     Begun,
     Command,
     Completed,
@@ -37,11 +29,19 @@ from sluice.client.session import (
     Published,
     PublishRefused,
     PublishUnknown,
-    Session,
     Told,
     Unsubscribe,
     Upcall,
 )
+from sluice.client.gap import Gap
+from sluice.client.inbox import Inbox, Parcel
+from sluice.client.interest import Advertisement, Interest
+from sluice.client.link import Dial, Link
+from sluice.client.options import POLICIES, Options
+from sluice.client.publisher import Publisher
+from sluice.client.questions import ANSWER_SECONDS, Questions
+from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
+from sluice.client.session import Session
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
 from sluice.client.tracked import Tracked

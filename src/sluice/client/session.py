@@ -10,14 +10,35 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
+from sluice.client.commands import (
+    Advertise,
+    Begun,
+    Command,
+    Completed,
+    Delivered,
+    Inquire,
+    InterestChanged,
+    Lagged,
+    Proceed,
+    Publish,
+    PublishAccepted,
+    Published,
+    PublishRefused,
+    PublishUnknown,
+    Subscribe,
+    Told,
+    Unadvertise,
+    Unsubscribe,
+    Unwatch,
+    Upcall,
+    Watch,
+)
 from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
 from sluice.client.taken import Taken
 from sluice.client.tracked import Tracked
 from sluice.errors import ProtocolError
-from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, NotificationId, Peer, Records, portable
 from sluice.protocol.export import Delta, Export, Replica
 from sluice.protocol.lease import LeaseConfig
@@ -28,7 +49,6 @@ from sluice.protocol.messages import (
     Answered,
     Change,
     Deliver,
-    Delivery,
     Digest,
     Entry,
     EntryId,
@@ -51,7 +71,6 @@ from sluice.protocol.messages import (
     Ready,
     Received,
     Refused,
-    Replay,
     ReplayEvent,
     Replaying,
     Reply,
@@ -63,175 +82,6 @@ from sluice.protocol.messages import (
     Stored,
     Tick,
     Version,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """Asks for what matches a filter, and for a part of its past if a replay is wished."""
-
-    id: EntryId
-    where: Subscription
-    replay: Replay | None = None
-    #: Whether nothing may be missing from its start on.
-    reliable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """Takes a subscription back."""
-
-    id: EntryId
-
-
-@dataclass(frozen=True, slots=True)
-class Advertise:
-    """Says what will be published."""
-
-    id: EntryId
-    where: Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class Unadvertise:
-    """Takes an advertisement back."""
-
-    id: EntryId
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Asks who is interested in anything that overlaps a filter."""
-
-    id: EntryId
-    where: Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class Unwatch:
-    """Takes a watch back."""
-
-    id: EntryId
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Publishes records, under the numbers that they have."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Inquire:
-    """Asks a broker something, or, as histories do, the holder of a subscription."""
-
-    id: EntryId
-    to: Peer | EntryId
-    question: Question
-
-
-@dataclass(frozen=True, slots=True)
-class Proceed:
-    """The program has room for more of the past of a subscription that was `Full`."""
-
-    id: EntryId
-
-
-@dataclass(frozen=True, slots=True)
-class Lagged:
-    """The broker has dropped something: subscriptions with a past read it from the logs."""
-
-
-Command = Inquire | Subscribe | Unsubscribe | Advertise | Unadvertise | Watch | Unwatch | Publish | Proceed | Lagged
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """What was asked for under this id has taken effect everywhere; nothing is missed from now on."""
-
-    kind: Kind
-    id: EntryId
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A reliable subscription gets everything of a stream from this offset on."""
-
-    id: EntryId
-    stream: Peer
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """Notifications came; `combinations` and `which` say for which subscriptions, as in `Deliver`."""
-
-    batch: Batch
-    combinations: tuple[tuple[EntryId, ...], ...]
-    which: Sequence[int] = ()
-
-    @property
-    def deliveries(self) -> Iterator[Delivery]:
-        """One by one."""
-        return Deliver(self.batch, self.combinations, self.which).deliveries
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Records were published, as far as this client can do it."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class PublishAccepted:
-    """The broker has everything up to a number; a durable one has it on disk."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class PublishUnknown:
-    """The link to a broker that keeps no log broke before it said whether it has this."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class PublishRefused:
-    """A publication was not accepted, and why."""
-
-    id: NotificationId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class InterestChanged:
-    """Subscriptions of others that overlap what is watched came or went."""
-
-    added: tuple[Entry, ...]
-    removed: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The answer to an inquiry came, or the reason why there is none."""
-
-    id: EntryId
-    answer: Answer
-
-
-Upcall = (
-    Completed
-    | Begun
-    | Delivered
-    | Published
-    | PublishAccepted
-    | PublishUnknown
-    | PublishRefused
-    | InterestChanged
-    | Told
-    | SeamNews
 )
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)

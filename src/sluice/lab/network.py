@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 from sluice.broker.broker import Broker, BrokerConfig
-from sluice.client.session import Command, Session
+from sluice.client.commands import Command
+from sluice.client.session import Session
 from sluice.lab.topology import Topology
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Change, Event, Kind, LinkUp, Received, Role, Send
@@ -23,7 +24,7 @@ class Network:
     """Brokers in a tree, at first without links, and the clients attached to them.
 
     >>> from sluice import parse
-    >>> from sluice.client.session import Subscribe
+    >>> from sluice.client.commands import Subscribe
     >>> from sluice.lab.topology import hierarchy
     >>> network = Network(hierarchy(router_levels=1), BrokerConfig(routing="simple"))
     >>> network.link_all()

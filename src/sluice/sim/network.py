@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.broker.broker import Broker, BrokerConfig
-from sluice.client import session as client
+from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
 from sluice.model.subscription import Subscription

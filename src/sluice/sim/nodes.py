@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from sluice.broker.broker import Broker
+from sluice.broker.broker import Broker, BrokerConfig
 from sluice.client.session import Session
 from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
@@ -86,6 +86,13 @@ class BrokerNode(Node):
     @property
     def is_up(self) -> bool:
         return self.core is not None
+
+    def start(self, config: BrokerConfig) -> None:
+        """Begins a new life, with what is on its disk."""
+        self.incarnation += 1
+        disk = None if self.surroundings is None else self.surroundings.disk
+        accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
+        self.core = Broker(self.name, config, self.incarnation, accepted, node=self.node, head=head)
 
 
 class ClientNode(Node):

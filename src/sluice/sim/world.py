@@ -15,8 +15,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
-from sluice.broker.broker import Broker, BrokerConfig
-from sluice.client import session as client
+from sluice.broker.broker import BrokerConfig
+from sluice.client import commands as client
 from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
@@ -443,10 +443,7 @@ class World:
         """A broker comes up, with nothing but what is on its disk."""
         node = self.brokers[name]
         if node.core is None:
-            node.incarnation += 1
-            disk = None if node.surroundings is None else node.surroundings.disk
-            accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
-            node.core = Broker(name, self.config, node.incarnation, accepted, node=node.node, head=head)
+            node.start(self.config)
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.BrokerUp(self.now, name))

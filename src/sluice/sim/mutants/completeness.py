@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.client import session as sessions
+from sluice.client.commands import Completed
 from sluice.client.session import Session
 from sluice.client.taken import Taken
 from sluice.protocol.complete import Cache, Completion
@@ -18,7 +18,7 @@ def _() -> Patch:
         def ask(self: Session, kind: Kind, entry: Any) -> None:
             original(self, kind, entry)
             if self._pending[kind].pop(entry.id, None) is not None:
-                self._out.append(sessions.Completed(kind, entry.id))
+                self._out.append(Completed(kind, entry.id))
 
         return ask
 
