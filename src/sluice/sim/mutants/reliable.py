@@ -273,7 +273,7 @@ def _() -> Patch:
     return Relay, "end", make
 
 
-@mutant("reliable", "log-not-read", "the log does not answer")
+@mutant("reliable", "log-silent", "the log does not answer")
 def _() -> Patch:
     return Reliable, "answered", lambda original: lambda self, id, answer: self.source.was_read(id) is not None
 
