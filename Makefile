@@ -33,10 +33,10 @@ $(KERNELS): $(READY) $(wildcard src/sluice/match/*.py)
 demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stops it)
 	@$(BIN)/sluice demo
 
-# Two cores are enough: first types and kernels side by side, then the tests, of which one in three waits for something.
+# Two things at a time, as most machines have two cores: first types and kernels, then the tests.
 test: ## lint, types, doctests, examples in the docs, and all tests
 	@$(MAKE) --no-print-directory --jobs=2 setup lint
-	$(BIN)/python -m pytest --numprocesses=3 -m "not long"
+	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff check .

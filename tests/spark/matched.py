@@ -104,7 +104,7 @@ def _look(work: Match, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
         if not words[0].endswith(":"):
             is_inside = line.endswith(f"/{_MAPPED}")
             file = int(words[4]) if is_inside else file
-        elif is_inside and words[0] == "Private_Dirty:":
+        elif is_inside and words[0] == "Anonymous:":  # what was copied; a page of a file that is not yet on disk is not
             own += int(words[1]) * 1024
     yield pa.RecordBatch.from_pydict({"process": [os.getpid()], "file": [file], "own_bytes": [own]})
 

@@ -31,6 +31,7 @@ def archived(archive: Path) -> int:
         return 0  # it is about to be made
 
 
+@pytest.mark.long
 def test_on_a_local_cluster(tmp_path: Path) -> None:
     survive(tmp_path, LOCAL_CLUSTER, executors)
 

@@ -47,6 +47,7 @@ def test_the_doctor_finds_all_well(cluster: Cluster, tmp_path: Path, monkeypatch
     assert [check.name.split()[0] for check in checks] == ["master", "session", "worker"]
 
 
+@pytest.mark.long
 def test_the_doctor_finds_workers_without_the_package(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
