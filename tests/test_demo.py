@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from threading import Event
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_the_feed_delivers_what_was_asked_for() -> None:
 def test_the_flow_ends_when_its_time_is_over() -> None:
     feed = Feed.open(10, seed=6, clock=ticking())
     shown = []
-    rates = flow(feed, 5.0, 1.0, lambda rates, delivery: shown.append((rates, delivery)))
+    rates = flow(feed, 5.0, 1.0, lambda rates, delivery: shown.append((rates, delivery)), Event())
     assert 5.0 <= rates.seconds < 6.0
     assert rates.quotes % BATCH_QUOTES == 0
     assert 3 <= len(shown) <= 5
@@ -89,19 +90,27 @@ def test_the_flow_ends_when_its_time_is_over() -> None:
     assert 0 < rates.median_milliseconds <= rates.slow_milliseconds
 
 
-def test_control_c_ends_the_flow_with_its_figures() -> None:
-    feed = Feed.open(10, seed=7, clock=ticking())
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_control_c_ends_it_with_its_figures_however_early_it_comes(calls: int) -> None:
+    """The clock is looked at before the subscriptions are loaded, after that, and around each batch."""
+    tick, out, handlers = ticking(), io.StringIO(), []
 
-    shown = []
-
-    def enough(*_: object) -> None:
-        shown.append(signal.getsignal(signal.SIGINT))
-        signal.raise_signal(signal.SIGINT)
+    def clock() -> float:
+        handlers.append(signal.getsignal(signal.SIGINT))
+        if len(handlers) == calls:
+            signal.raise_signal(signal.SIGINT)
+        return tick()
 
     before = signal.getsignal(signal.SIGINT)
-    assert flow(feed, None, 1.0, enough).quotes > 0
-    assert len(shown) == 1
-    assert signal.getsignal(signal.SIGINT) is before is not shown[0]
+    if calls == 1:
+        with pytest.raises(KeyboardInterrupt):
+            run(subscriptions=10, seconds=None, seed=7, console=Console(file=out, width=60), clock=clock)
+    else:
+        run(subscriptions=10, seconds=100, seed=7, console=Console(file=out, width=60), clock=clock)
+        assert f"against {10 + len(NAMED)} subscriptions" in out.getvalue()
+        assert len(handlers) < 12
+    assert all(handler is not before for handler in handlers)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_plain_lines_and_a_summary() -> None:

@@ -186,7 +186,8 @@ def note(number: int, **record: Any) -> Records:
 
 
 def missed(cache: Cache, peer: Peer, *texts: str, now: float = 0.0) -> list[int]:
-    return [each.id.number for each in cache.missed(peer, [entry(text) for text in texts], now)]
+    added = [entry(text) for text in texts]
+    return [each.id.number for each in cache.missed(peer, added, lambda source: source != peer, now)]
 
 
 def missed_by_client(cache: Cache, peer: Peer, **texts: str) -> list[tuple[int, tuple[str, ...]]]:

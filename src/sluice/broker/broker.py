@@ -9,7 +9,7 @@ forwards them when they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, assert_never
@@ -104,6 +104,13 @@ class Arrival(NamedTuple):
     source: Peer
     batch: Batch
     passage: Passage | None = None
+    #: The rows that were not here before, where some were; None: all.
+    fresh: frozenset[int] | None = None
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether a broker further on has missed it, so that it is for nobody else."""
+        return self.passage is not None and self.passage.to is not None
 
 
 class Broker:
@@ -453,38 +460,38 @@ class Broker:
     def _publish(self, arrived: list[Arrival]) -> None:
         """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
-            kept = ((each, self._kept(self.cache, each)) for each in arrived)
-            arrived = [each._replace(batch=each.batch.whole_or(rows)) for each, rows in kept if rows]
-        routed = zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True)
-        for each, routes in routed:
-            for direction, route in routes.items():
-                self._forward(each, direction, route)
-            if each.batch.logged is not None:
-                self._account(each, routes)
+            arrived = [each for one in arrived if (each := self._kept(self.cache, one)) is not None]
+        for each, routes in zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True):
+            logged = each.batch.logged
+            if logged is not None and logged.stream == self.name:
+                self.reliable.source.head = logged.offsets[-1]
+            # What reliable subscriptions may rely on goes to other brokers with an account of what was left out.
+            is_accounted = logged is not None and (each.passage is not None or self.reliable.is_needed)
+            if not each.comes_again:
+                for direction, route in routes.items():
+                    self._forward(each, direction, route, is_accounted)
+            if is_accounted:
+                self.reliable.publish(each.source, each.batch, routes, each.passage, self._now)
 
-    def _kept(self, cache: Cache, arrival: Arrival) -> Sequence[int]:
-        """The rows that are new to the cache; what comes again for a reliable subscription is not for others."""
+    def _kept(self, cache: Cache, arrival: Arrival) -> Arrival | None:
+        """What is new to the cache; what others account for stays whole, as somebody may rely on every row of it."""
+        if arrival.comes_again:
+            return arrival
+        rows = cache.keep(arrival.batch, arrival.source, self._now)
         if arrival.passage is not None:
-            return range(len(arrival.batch))
-        return cache.keep(arrival.batch, arrival.source, self._now)
+            return arrival if len(rows) == len(arrival.batch) else arrival._replace(fresh=frozenset(rows))
+        return arrival._replace(batch=arrival.batch.whole_or(rows)) if rows else None
 
-    def _account(self, arrival: Arrival, routes: Mapping[Direction, Route]) -> None:
-        """Does with a part of a log what reliable subscriptions need."""
-        logged = arrival.batch.logged
-        assert logged is not None
-        if logged.stream == self.name:
-            self.reliable.source.head = logged.offsets[-1]
-        if arrival.passage is not None or self.reliable.is_needed:
-            self.reliable.publish(arrival.source, arrival.batch, routes, arrival.passage, self._now)
-
-    def _forward(self, arrival: Arrival, direction: Direction, route: Route) -> None:
-        """Sends on what is wanted in a direction, unless it is accounted for there, or comes again."""
+    def _forward(self, arrival: Arrival, direction: Direction, route: Route, is_accounted: bool) -> None:
+        """Gives a client what it wants, and another direction too, unless that is accounted for there."""
         batch, role = arrival.batch, self.roles.get(direction)
-        if arrival.passage is not None and arrival.passage.to is not None:
+        if arrival.fresh is not None:
+            route = route.among(arrival.fresh)
+        if not route.rows:
             return
         if role == Role.CLIENT:
             self._send(direction, Deliver(batch.whole_or(route.rows), route.combinations, route.which))
-        elif self.directions.passes(arrival.source, direction) and not self._is_accounted(arrival):
+        elif self.directions.passes(arrival.source, direction) and not is_accounted:
             peer = self.directions.choose(direction, batch.logged.stream if batch.logged else batch.publisher)
             if peer is not None:
                 self._send(peer, Notify(batch.whole_or(route.rows)))
@@ -492,9 +499,6 @@ class Broker:
             for place, row in enumerate(route.rows):
                 ids = route.combinations[route.which[place] if route.which else 0]
                 self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (direction,))
-
-    def _is_accounted(self, arrival: Arrival) -> bool:
-        return arrival.batch.logged is not None and (arrival.passage is not None or self.reliable.is_needed)
 
     def _catch_up(self, peer: Peer, added: Iterable[Entry]) -> None:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
@@ -505,7 +509,9 @@ class Broker:
                 for batch in batches_of([notification]):
                     self._send(peer, Deliver(batch, (ids,)))
         else:
-            for batch in batches_of(self.cache.missed(peer, added, self._now)):
+            direction = self.directions.of(peer)
+            passes = partial(self.directions.passes, direction=direction)
+            for batch in batches_of(self.cache.missed(direction, added, passes, self._now)):
                 self._send(peer, Notify(batch))
 
     # --- questions ----------------------------------------------------------------------------------------------------

@@ -103,6 +103,8 @@ class Tracked:
         for first, last in runs:
             if track is not None and track.position < last:
                 self._voice.say(Missed(self._id, "its log holds them no more", stream, first, last))
+                if track.until is None:
+                    track.position = last
 
     def lagged(self, now: float) -> None:
         """Something was dropped on its last way: it is read up to where each stream ends."""

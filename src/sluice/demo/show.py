@@ -41,40 +41,62 @@ def run(
         console.print(text, markup=False, highlight=False, soft_wrap=True)
         console.file.flush()
 
-    started = clock()
-    with Progress(console=console, transient=True, disable=not watched) as bar:
-        task = bar.add_task(f"loading {subscriptions:,} subscriptions", total=subscriptions)
-        feed = Feed.open(subscriptions, seed, clock, lambda loaded: bar.update(task, completed=loaded))
-    say(f"{len(feed.matcher):,} subscriptions loaded in {clock() - started:.1f} s")
+    with _interruption() as interrupted:
+        started = clock()
+        with Progress(console=console, transient=True, disable=not watched) as bar:
+            task = bar.add_task(f"loading {subscriptions:,} subscriptions", total=subscriptions)
 
-    if watched:
-        with Live(console=console, auto_refresh=False, screen=True) as live:
-            rates = flow(feed, seconds, _SCREEN_SECONDS, lambda r, d: live.update(draw(r, d, feed), refresh=True))
-    else:
-        rates = flow(feed, seconds, _LINE_SECONDS, lambda r, _: say(figures(r)))
-    say(summary(rates, feed))
+            def count(loaded: int) -> None:
+                bar.update(task, completed=loaded)
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+
+            feed = Feed.open(subscriptions, seed, clock, count)
+        say(f"{len(feed.matcher):,} subscriptions loaded in {clock() - started:.1f} s")
+
+        if watched:
+            with Live(console=console, auto_refresh=False, screen=True) as live:
+                rates = flow(
+                    feed,
+                    seconds,
+                    _SCREEN_SECONDS,
+                    lambda r, d: live.update(draw(r, d, feed), refresh=True),
+                    interrupted,
+                )
+        else:
+            rates = flow(feed, seconds, _LINE_SECONDS, lambda r, _: say(figures(r)), interrupted)
+        say(summary(rates, feed))
 
 
-def flow(feed: Feed, seconds: float | None, every_seconds: float, show: Callable[[Rates, Delivery], None]) -> Rates:
-    """Let the quotes flow until the time is over or somebody presses Ctrl-C; the figures of all of it."""
+def flow(
+    feed: Feed,
+    seconds: float | None,
+    every_seconds: float,
+    show: Callable[[Rates, Delivery], None],
+    interrupted: Event,
+) -> Rates:
+    """Let the quotes flow until the time is over or the event is set; the figures of all of it."""
     feed.step()  # the first batch meets cold caches and is in nobody's figures
     started = now = feed.clock()
     total, recent = Meter(started), Meter(started)
-    with _interruption() as interrupted:
-        while not interrupted.is_set() and (seconds is None or now - started < seconds):
-            delivery = feed.step()
-            total.count(delivery)
-            recent.count(delivery)
-            now = feed.clock()
-            if now - recent.since >= every_seconds:
-                show(recent.rates(now), delivery)
-                recent = Meter(now)
+    while not interrupted.is_set() and (seconds is None or now - started < seconds):
+        delivery = feed.step()
+        total.count(delivery)
+        recent.count(delivery)
+        now = feed.clock()
+        if now - recent.since >= every_seconds:
+            show(recent.rates(now), delivery)
+            recent = Meter(now)
     return total.rates(feed.clock())
 
 
 @contextmanager
 def _interruption() -> Iterator[Event]:
-    """An event that Ctrl-C sets; a KeyboardInterrupt that strikes inside a compiled kernel becomes another error."""
+    """An event that Ctrl-C sets.
+
+    A KeyboardInterrupt that strikes while a kernel is compiled or called is lost there, becomes another error or ends
+    the process: this is entered before the first of them.
+    """
     event = Event()
     before = signal(SIGINT, lambda *_: event.set())
     try:

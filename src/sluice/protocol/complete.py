@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sluice.errors import ConfigurationError
@@ -138,26 +138,34 @@ class Cache:
         if kept is not None:
             kept.reached.update(dict.fromkeys(whom))
 
-    def missed(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[Notification]:
-        """What a neighbour would have got had its new entries come earlier, in the order in which it passed."""
+    def missed(
+        self, direction: str, added: Iterable[Entry], passes: Callable[[Peer], bool], now: float
+    ) -> Iterator[Notification]:
+        """What would have gone in a direction had its new entries come earlier, in the order in which it passed.
+
+        `passes` says of which peers anything goes there.
+        """
         entries = list(added)
-        for kept in self._others(peer, now):
-            if peer not in kept.reached and any(entry.where.matches(kept.notification.record) for entry in entries):
-                kept.reached[peer] = None
+        for kept in self._kept_now(now):
+            is_new = direction not in kept.reached and passes(kept.source)
+            if is_new and any(entry.where.matches(kept.notification.record) for entry in entries):
+                kept.reached[direction] = None
                 yield kept.notification
 
     def missed_by_client(self, peer: Peer, added: Iterable[Entry], now: float) -> Iterator[Delivery]:
         """The same for a client, whose subscriptions count one by one: it may just have given up the one it was served for."""
         entries = [(entry.id, entry.where) for entry in added if entry.id is not None]
-        for kept in self._others(peer, now):
+        for kept in self._kept_now(now):
+            if kept.source == peer:
+                continue
             new = [id for id, where in entries if id not in kept.reached and where.matches(kept.notification.record)]
             if new:
                 kept.reached.update(dict.fromkeys(new))
                 yield Delivery(kept.notification, tuple(new))
 
-    def _others(self, peer: Peer, now: float) -> Iterator[_Kept]:
+    def _kept_now(self, now: float) -> Iterator[_Kept]:
         self._trim(now)
-        return (kept for kept in self._kept.values() if kept.source != peer)
+        return iter(self._kept.values())
 
     def clamp(self, now: float) -> None:
         """Keeps nothing for longer than configured, whatever damage may have said."""

@@ -1,7 +1,7 @@
 """The publisher's side: where its stream ends, and how far everybody is who relies on it.
 
 Who seems to be behind is told where the stream ends until it says that it is there: what was lost at the end of a stream is
-noticed in no other way. The log may let go of what all have reached.
+noticed in no other way.
 """
 
 from __future__ import annotations

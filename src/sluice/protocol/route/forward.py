@@ -34,6 +34,12 @@ class Route(NamedTuple):
     combinations: tuple[tuple[EntryId, ...], ...]
     which: Sequence[int]
 
+    def among(self, rows: frozenset[int]) -> Route:
+        """What of it is in some rows."""
+        places = [place for place, row in enumerate(self.rows) if row in rows]
+        which = [self.which[place] for place in places] if self.which else ()
+        return Route([self.rows[place] for place in places], self.combinations, which)
+
 
 class Forwarding:
     """Finds the entries, and so the directions, that a notification is for. Reliable subscriptions are served elsewhere."""

@@ -80,7 +80,7 @@ def _() -> Patch:
 
 @mutant("completeness", "cache-silent", "a cache never gives anything back")
 def _() -> Patch:
-    return Cache, "missed", lambda original: lambda self, peer, added, now: iter(())
+    return Cache, "missed", lambda original: lambda self, direction, added, passes, now: iter(())
 
 
 @mutant("completeness", "cache-gives-too-much", "a cache gives a subscriber what it did not ask for")
@@ -88,7 +88,7 @@ def _() -> Patch:
     def make(original: Any) -> Any:
         def missed(self: Cache, peer: str, added: Any, now: float) -> Any:
             ids = tuple(entry.id for entry in added)
-            for kept in self._others(peer, now):
+            for kept in self._kept_now(now):
                 new = tuple(id for id in ids if id not in kept.reached)
                 if new:
                     kept.reached.update(dict.fromkeys(new))

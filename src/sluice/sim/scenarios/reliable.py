@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Received, Snapshot
 from sluice.protocol.reliable.config import ReliableConfig
@@ -102,8 +103,10 @@ class Reliable(Scenario):
         # What is lost between brokers is found out by digests.
         lease = LeaseConfig(renew_seconds=15.0, lease_seconds=90.0, max_delay_seconds=4.0, diameter=diameter(shape) + 2)
         is_noisy = any(name in draft.options["faults"] for name in (MESSAGE_LOSS, DUPLICATION, REORDERING))
+        # Caches for those who do not rely on anything, in the same network.
+        cache = draft.random("cache").choice((None, None, CacheConfig(notifications=30, seconds=8.0)))
         config = replace(
-            draft.config(durable=True, lease=lease if is_noisy else None),
+            draft.config(durable=True, lease=lease if is_noisy else None, cache=cache),
             reliable=ReliableConfig(
                 silence_seconds=random.choice((0.1, 1.0, 5.0)),
                 gap_seconds=random.choice((1.0, 4.0, 10.0)),
