@@ -264,6 +264,42 @@ def test_what_is_held_is_not_trimmed(store: Slow, monkeypatch: pytest.MonkeyPatc
     journal.close()
 
 
+def test_what_is_needed_is_trimmed_at_twice_the_retention(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Semaphore(0)
+    trim = store.trim
+
+    def noticed(retention: Retention, *arguments: Any) -> int:
+        count = trim(retention, *arguments)
+        if not count and retention == kept.doubled:
+            looked.release()
+        return count
+
+    size = len(batch(0).payload)
+    kept = Retention(bytes=2 * size)
+    monkeypatch.setattr(store, "trim", noticed)
+    journal = Journal(
+        store, max_pending_bytes=1_000_000, retention=kept, trim_seconds=0.001, needed_from=1, now_micros=lambda: NOW
+    )
+
+    def left() -> list[int]:
+        """What the log has after it was trimmed once more."""
+        while looked.acquire(blocking=False):
+            pass
+        for _ in range(2):  # the first one may have begun before
+            assert looked.acquire(timeout=PATIENCE_SECONDS)
+        return [one.first for one in store.reader().read(0)]
+
+    for number in range(3):
+        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
+    assert left() == [1, 2, 3]
+    for number in range(3, 6):
+        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
+    assert left() == [3, 4, 5, 6]
+    journal.needed_from = 5
+    assert left() == [5, 6]
+    journal.close()
+
+
 def test_the_write_ahead_log_is_moved_between_commits(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 10)
     before = store.path.stat().st_size

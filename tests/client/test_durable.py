@@ -195,7 +195,7 @@ async def test_what_is_past_its_retention_is_told(tmp_path: Path) -> None:
             pass
         await fill(bus, 0, 40)
         held = server.report()["log"]["bytes"]
-    async with running(**settings, retain_bytes=held // 2) as server, sluice.connect(at(server)) as bus:
+    async with running(**settings, retain_bytes=held // 4) as server, sluice.connect(at(server)) as bus:
         await fill(bus, 40, 41)
         await until(lambda: server.report()["log"]["first"] > 10)
         first = server.report()["log"]["first"]

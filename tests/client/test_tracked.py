@@ -55,6 +55,20 @@ def test_what_comes_before_the_start_or_twice_is_let_go() -> None:
     assert subscription.positions == {"s": 7}
 
 
+def test_what_was_not_for_it_is_not_read_again() -> None:
+    subscription, voice = tracked()
+    subscription.started("s", 1, 0.0)
+    subscription.came(batch(1), 0.0)
+    subscription.passed({"s": 7, "t": 3})
+    assert subscription.positions == {"s": 7}
+    subscription.passed({"s": 5})
+    subscription.unlinked()
+    subscription.started("s", 10, 0.0)
+    assert [question.after for _, question in voice.asked] == [7]
+    subscription.passed({"s": 9})
+    assert subscription.positions == {"s": 7}, "what is read may be for it"
+
+
 def test_a_new_link_reads_what_lies_between() -> None:
     subscription, voice = tracked()
     subscription.started("s", 1, 0.0)

@@ -30,9 +30,9 @@ def test_a_disk_logs_what_follows_what_it_has() -> None:
     assert [each.first for each in disk.read(0, 4, 10**6)] == [1, 4]
     assert [each.first for each in disk.read(0, 4, 1)] == [1] == [each.first for each in disk.read(2, 3, 10**6)]
     assert [each.first for each in disk.read(3, 4, 10**6)] == [4] and not disk.read(4, 4, 10**6)
-    disk.trim("b", 1)
+    disk.trim("b", 1, None)
     assert (disk.first, disk.head) == (4, 4)
-    disk.trim("b", 5)
+    disk.trim("b", 5, None)
     assert (disk.first, disk.head) == (5, 4), "the offsets go on"
 
 
@@ -55,12 +55,12 @@ def test_a_disk_keeps_what_is_held() -> None:
         disk.append(batch(number), number - 1, 1.0)
     disk.resume(Resume("r", "true", {"b": 2}, holds=True))
     disk.resume(Resume("s", "true", {"b": 0}))
-    disk.trim("b", 10)
+    disk.trim("b", 10, None)
     assert disk.first == 3
     disk.note("r", {"b": 4})
-    disk.trim("b", 1)
+    disk.trim("b", 1, None)
     assert disk.first == 4
-    disk.trim("b", 10)
+    disk.trim("b", 10, None)
     assert disk.first == 5
 
 
@@ -173,7 +173,7 @@ def test_a_reader_is_told_what_is_gone() -> None:
     for number in range(4):
         world.publish("bob", {"n": number})
         world.settle()
-    world.trim("b", 2)
+    world.trim("b", 2, is_forced=True)
     world.clients["alice"].reads = "true"
     world.stop_client("alice")
     world.start_client("alice")

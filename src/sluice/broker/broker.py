@@ -46,6 +46,7 @@ from sluice.protocol.messages import (
     Notify,
     NotStored,
     Passage,
+    Passed,
     Quiet,
     Reached,
     Ready,
@@ -312,7 +313,7 @@ class Broker:
                     export.acknowledge(version)
             case Heard():
                 self.intake.heard(peer)
-            case Deliver() | Started() | Ready() | Skipped() | Accepted() | Refused() | Halted():
+            case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:
                 assert_never(message)

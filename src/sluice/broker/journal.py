@@ -73,6 +73,7 @@ class Journal:
         stream: str = "",
         retention: Retention | None = None,
         trim_seconds: float = 1.0,
+        needed_from: int | None = None,
         now_micros: Callable[[], int] = lambda: time.time_ns() // 1_000,
     ) -> None:
         self.max_pending_bytes = max_pending_bytes
@@ -83,6 +84,8 @@ class Journal:
         self._trim_seconds = trim_seconds
         self._now_micros = now_micros
         self._trim_at = time.monotonic()
+        #: The first offset that other brokers may still ask for: it stays, but no more than twice what is to be kept.
+        self.needed_from = needed_from
         self._waiting: deque[_Publication | _Positions | _Work] = deque()
         self._pending_bytes = 0
         self._closed = False
@@ -202,11 +205,18 @@ class Journal:
             self._store.checkpoint()
             if self._retention is not None and time.monotonic() >= self._trim_at:
                 self._trim_at = time.monotonic() + self._trim_seconds
-                kept = keep_from(self._store.holds(self._stream).values())
-                if self._store.trim(self._retention, self._now_micros(), kept):
+                if self._trim(self._retention):
                     self._trim_at = time.monotonic()
         except Exception as error:
             _log.warning("the store could not be tidied up, which will be tried again: %s", error)
+
+    def _trim(self, retention: Retention) -> int:
+        held, now = keep_from(self._store.holds(self._stream).values()), self._now_micros()
+        needed = self.needed_from
+        if needed is None:
+            return self._store.trim(retention, now, held)
+        kept = needed if held is None else min(held, needed)
+        return self._store.trim(retention, now, kept) + self._store.trim(retention.doubled, now, held)
 
 
 def _call_back(done: Callable[[T], None], result: T) -> None:

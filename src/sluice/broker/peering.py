@@ -28,6 +28,7 @@ from sluice.protocol.messages import (
     Message,
     Missing,
     Notify,
+    Passed,
     Quiet,
     Reached,
     Ready,
@@ -172,7 +173,7 @@ class Peering:
             case Request(id):
                 if id.rpartition("/")[0] != self.name:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
-            case Deliver() | Started() | Ready() | Skipped() | Accepted() | Refused() | Halted():
+            case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
             case Quiet() | Head() | Missing() | Gone() | Reached():
                 return f"only brokers say {type(message).__name__}"

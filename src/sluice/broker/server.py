@@ -137,7 +137,9 @@ class Server:
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
             retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
             pending = self.config.memory_bytes // 4
-            self._journal = Journal(self._store, max_pending_bytes=pending, stream=self.name, retention=retention)
+            self._journal = Journal(
+                self._store, max_pending_bytes=pending, stream=self.name, retention=retention, needed_from=1
+            )
             accepted, incarnation, head = self._store.accepted(), self._store.incarnation, self._store.head
             self._logged_micros = self._store.latest_micros
             for first, last in self._store.damaged:
@@ -484,6 +486,8 @@ class Server:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             now = self._loop.time()
+            if self._journal is not None:
+                self._journal.needed_from = self.broker.reliable.needs_from(now)
             self._filters = sum(
                 len(replica.entries)
                 for table in self.broker.tables.values()

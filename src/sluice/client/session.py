@@ -65,6 +65,7 @@ from sluice.protocol.messages import (
     Missing,
     Notify,
     NotStored,
+    Passed,
     Question,
     Quiet,
     Reached,
@@ -323,6 +324,9 @@ class Session:
             case Skipped(stream, runs, ids):
                 for _, tracked in self._tracked(ids):
                     tracked.skipped(stream, runs)
+            case Passed(offsets, ids):
+                for _, tracked in self._tracked(ids):
+                    tracked.passed(offsets)
             case Accepted(number):
                 self._accept(number)
             case Ack(kind, version):

@@ -97,6 +97,13 @@ class Tracked:
             track.kept, track.kept_count = [], 0
         return ()
 
+    def passed(self, offsets: Mapping[Peer, int]) -> None:
+        """There was nothing more for it up to some offsets."""
+        for stream, offset in offsets.items():
+            track = self._tracks.get(stream)
+            if track is not None and track.until is None:
+                track.position = max(track.position, offset)
+
     def skipped(self, stream: Peer, runs: Runs) -> None:
         """Some offsets are lost."""
         track = self._tracks.get(stream)

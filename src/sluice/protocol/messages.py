@@ -248,6 +248,14 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """Up to these offsets of streams, reliable subscriptions of a client have got everything that is theirs."""
+
+    offsets: Mapping[Peer, int]
+    subscriptions: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """The broker has taken in what this publisher published, up to a number; a durable one has it on disk."""
 
@@ -411,7 +419,7 @@ TableMessage = Change | Digest | Lost | Snapshot | Ack
 #: What brokers say to each other for reliable subscribers, beside what they notify of.
 ReliableMessage = Quiet | Head | Missing | Gone | Reached
 #: What a broker says to its client alone.
-ClientMessage = Deliver | Started | Ready | Skipped | Accepted | Refused | Halted
+ClientMessage = Deliver | Started | Ready | Skipped | Passed | Accepted | Refused | Halted
 Message = TableMessage | Notify | ReliableMessage | ClientMessage | Heard | Request | Reply
 
 

@@ -46,6 +46,7 @@ from sluice.protocol.messages import (
     Missing,
     Notify,
     Passage,
+    Passed,
     Question,
     Quiet,
     Reached,
@@ -532,6 +533,13 @@ _FORMS = (
         tuple[str, list[int], tuple[str, ...]],
         lambda m: (m.stream, encode_runs(m.runs), m.subscriptions),
         lambda stream, runs, ids: Skipped(check_name(stream), decode_runs(runs), ids),
+    ),
+    _packed(
+        42,
+        Passed,
+        tuple[dict[str, int], tuple[str, ...]],
+        lambda m: (dict(m.offsets), m.subscriptions),
+        lambda offsets, ids: Passed(check_clocks(offsets), ids),
     ),
     _packed(
         48,

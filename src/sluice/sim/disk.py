@@ -79,9 +79,10 @@ class Disk:
                 found.append(batch)
         return found
 
-    def trim(self, stream: Peer, batches: int) -> None:
-        """Lets the oldest batches go, but none that somebody holds; the log is of this stream."""
-        kept = streams.keep_from(self.subscriptions[name][1].get(stream, 0) for name in self._holders)
+    def trim(self, stream: Peer, batches: int, needed_from: int | None) -> None:
+        """Lets the oldest batches go, but none that somebody holds or needs; the log is of this stream."""
+        held = streams.keep_from(self.subscriptions[name][1].get(stream, 0) for name in self._holders)
+        kept = min((each for each in (held, needed_from) if each is not None), default=None)
         while batches and self._log and (kept is None or self._log[0].last < kept):
             del self._log[0]
             batches -= 1

@@ -155,10 +155,11 @@ class FreeDisk:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """So many batches are past their retention in the log of a broker."""
+    """So many batches are past their retention in the log of a broker, or, if it is forced, past twice that."""
 
     broker: str
     batches: int
+    is_forced: bool = True
 
 
 Action: TypeAlias = (
@@ -301,8 +302,8 @@ class Performer:
                 world.fill_disk(name)
             case FreeDisk(name):
                 world.free_disk(name)
-            case Trim(name, batches):
-                world.trim(name, batches)
+            case Trim(name, batches, is_forced):
+                world.trim(name, batches, is_forced)
             case _:
                 assert_never(action)
 
@@ -359,8 +360,8 @@ def _words(action: Action) -> str:
             return f"the disk of broker {name} is full"
         case FreeDisk(name):
             return f"the disk of broker {name} has room again"
-        case Trim(name, batches):
-            return f"the {batches} oldest batches of broker {name} are past their retention"
+        case Trim(name, batches, is_forced):
+            return f"the {batches} oldest batches of broker {name} are past {'twice ' * is_forced}their retention"
         case _:
             assert_never(action)
 

@@ -138,11 +138,12 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """A log begins with this offset from now on: what was before is past its retention."""
+    """A log begins with this offset from now on: what was before is past its retention, or, if it was forced, twice that."""
 
     at: float
     stream: str
     first: int
+    is_forced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ def tell(event: Streamed) -> str:
             return f"{client} relies on {subscription}"
         case Begun(_, client, subscription, stream, offset):
             return f"{client} is told that {subscription} starts at {stream}:{offset}"
-        case Trimmed(_, stream, first):
+        case Trimmed(_, stream, first, _):
             return f"the log of {stream} begins with {first} now"
         case DiskFull(_, broker):
             return f"the disk of {broker} is full"

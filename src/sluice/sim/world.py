@@ -517,12 +517,12 @@ class World:
             surroundings.disk.is_full = is_full
             self.trace.append((streamed.DiskFull if is_full else streamed.DiskFree)(self.now, name))
 
-    def trim(self, name: str, batches: int) -> None:
-        """The oldest batches in the log of a broker are past their retention."""
-        surroundings = self.brokers[name].surroundings
-        if surroundings is not None:
-            surroundings.disk.trim(name, batches)
-            self.trace.append(streamed.Trimmed(self.now, name, surroundings.disk.first))
+    def trim(self, name: str, batches: int, is_forced: bool) -> None:
+        """The oldest batches in the log of a broker are past their retention; past twice that they go, needed or not."""
+        surroundings, core = self.brokers[name].surroundings, self.brokers[name].core
+        if surroundings is not None and core is not None:
+            surroundings.disk.trim(name, batches, None if is_forced else core.reliable.needs_from(self.now))
+            self.trace.append(streamed.Trimmed(self.now, name, surroundings.disk.first, is_forced))
 
     def heal(self) -> None:
         """Ends all faults: brokers are up, links work, disks have room, messages arrive as they were sent."""

@@ -8,11 +8,13 @@ from sluice.broker.broker import Broker, BrokerConfig
 from sluice.protocol.batch import Batch, Logged, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.messages import (
+    Ack,
     Clocks,
     Deliver,
     Kind,
     LinkUp,
     Message,
+    Missing,
     Notify,
     Passage,
     Quiet,
@@ -99,3 +101,19 @@ def test_caches_keep_what_others_rely_on_too() -> None:
     again = passed(broker, {"x": 3}, 9, 1)
     assert prices(again["x"]) == [9], "somebody may rely on it"
     assert "bob" not in again, "bob has it already"
+
+
+def test_what_comes_again_for_one_is_there_for_the_next_who_has_missed_it() -> None:
+    broker = inner()
+    tell(broker, "p", None, {}, "p")
+    tell(broker, "x", "price > 5", {"x": 3}, "x")
+    tell(broker, "y", "price > 5", {"y": 4}, "y")
+
+    def ask(by: str, clock: int) -> list[str]:
+        missing = Missing("p", by, ((1, 1),), clock)
+        return [send.peer for send in sends(broker, Received(by, missing)) if not isinstance(send.message, Ack)]
+
+    assert ask("x", 3) == ["p"]
+    again = Notify(batch(9), Passage("p", ((1, 1),), {"x": 3}, "x"))
+    assert [send.peer for send in sends(broker, Received("p", again))] == ["x"]
+    assert ask("y", 4) == ["y"], "it need not come from the log once more"

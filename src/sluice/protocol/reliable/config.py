@@ -17,5 +17,9 @@ class ReliableConfig:
     patience_seconds: float = 5.0
     #: How often a broker says how far it is, and a publisher's broker where its stream ends, if somebody seems to be behind.
     report_seconds: float = 1.0
+    #: How long the log waits for a broker of which nothing is heard any more, and after a start for all of them.
+    absence_seconds: float = 60.0
+    #: How often clients are told how far their subscriptions are, which nothing else tells while nothing matches.
+    progress_seconds: float = 30.0
     #: How much of what has passed lately a broker keeps for those who have missed it.
     cache_bytes: int = 16 << 20

@@ -132,6 +132,10 @@ class Relay:
         self._flush((direction, message.stream))
         self._send_to(direction, message.stream, message)
 
+    def keep(self, batch: Batch, passage: Passage) -> None:
+        """Keeps what comes again for one broker: others may have missed it as well, and ask for it next."""
+        self._cache.keep(passage, batch)
+
     def pass_again(self, batch: Batch | None, passage: Passage) -> None:
         """Sends on what one broker has missed; it need not wait for anything."""
         assert passage.to is not None

@@ -68,11 +68,13 @@ class Reliable:
         #: When somebody is to be told of the end of the stream, and when to look who is behind.
         self._head_at = math.inf
         self._report_at = math.inf
+        #: When clients are told how far they are.
+        self._progress_at = math.inf
 
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return min(self.subscribers.deadline, self.relay.deadline, self._head_at, self._report_at)
+        return min(self.subscribers.deadline, self.relay.deadline, self._head_at, self._report_at, self._progress_at)
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -84,10 +86,12 @@ class Reliable:
     def heard(self, now: float) -> None:
         """The table has changed, or a link: there may be news for somebody, and work for the clock."""
         if self.is_needed:
+            self.source.see(self._clocks(), now)
             self._report_at = min(self._report_at, now + self._config.report_seconds)
             if any(self.source.is_news(direction, clocks) for direction, clocks in self._by_direction()):
                 self._head_at = min(self._head_at, now + self._config.silence_seconds)
             if self._table.clock:
+                self._progress_at = min(self._progress_at, now + self._config.progress_seconds)
                 # There is no stream that its own broker knows too little of.
                 self._deliver(self.subscribers.hear(self._name, self.source.head, self._table.clock[self._name], now))
                 self._deliver(self.subscribers.begin(self._streams(), now))
@@ -122,8 +126,10 @@ class Reliable:
             passage = Passage(stream, runs_of(batch.logged.offsets), clocks)
         if passage.to is None:
             self.relay.pass_on(source, batch, routes, passage, now)
-        elif passage.to != self._name:
-            self.relay.pass_again(batch, passage)
+        else:
+            self.relay.keep(batch, passage)
+            if passage.to != self._name:
+                self.relay.pass_again(batch, passage)
         self._take(batch, passage, now)
 
     def _take(self, batch: Batch | None, passage: Passage, now: float) -> None:
@@ -202,6 +208,11 @@ class Reliable:
                     self.relay.pass_again(batch.whole_or(rows), Passage(self._name, runs, clocks, by))
         return True
 
+    def needs_from(self, now: float) -> int | None:
+        """The first offset of this broker's log that somebody may still ask for; None: nobody relies on what there is."""
+        self.source.see(self._clocks(), now)
+        return self.source.needs_from(now)
+
     # --- its own account ----------------------------------------------------------------------------------------------
 
     def account(self) -> dict[str, int]:
@@ -235,6 +246,9 @@ class Reliable:
             self._tell_end(lambda direction, clocks: self.source.is_news(direction, clocks))
         if self._report_at <= now:
             self._report(now)
+        if self._progress_at <= now:
+            self._deliver(self.subscribers.progress())
+            self._progress_at = now + self._config.progress_seconds if self._table.clock else math.inf
 
     def _report(self, now: float) -> None:
         for reached in self.subscribers.report():
@@ -242,7 +256,7 @@ class Reliable:
                 self.relay.note(self._name, reached)
         self.relay.report()
         clocks = self._clocks()
-        self.source.forget(clocks)
+        self.source.see(clocks, now)
         self._tell_end(lambda _, clocks: self.source.is_behind(clocks, now))
         self._report_at = now + self._config.report_seconds if clocks else math.inf
 

@@ -1,11 +1,13 @@
 """The publisher's side: where its stream ends, and how far everybody is who relies on it.
 
 Who seems to be behind is told where the stream ends until it says that it is there: what was lost at the end of a stream is
-noticed in no other way.
+noticed in no other way. The log may let go of what all have reached: of those who are out of touch it remembers for a while
+how far they were, and after a start, when it knows of nobody yet, it waits for all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from sluice.protocol.batch import Peer
@@ -13,12 +15,25 @@ from sluice.protocol.messages import Clocks, Missing, Runs
 from sluice.protocol.reliable.clocks import knows
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.route.directions import Direction
+from sluice.protocol.stream import keep_from
 
 
 class Source:
     """The stream of one broker."""
 
-    __slots__ = ("_config", "_name", "_number", "_pauses", "_reads", "from_log", "head", "reached", "told")
+    __slots__ = (
+        "_config",
+        "_name",
+        "_number",
+        "_pauses",
+        "_reads",
+        "_seen",
+        "_waits_until",
+        "from_log",
+        "head",
+        "reached",
+        "told",
+    )
 
     def __init__(self, name: Peer, head: int, config: ReliableConfig) -> None:
         self._name = name
@@ -31,6 +46,9 @@ class Source:
         self.reached: dict[Peer, int] = {}
         #: What each direction was told of with the end of the stream.
         self.told: dict[Direction, Clocks] = {}
+        #: When brokers with reliable subscribers were last known of; and until when all may be out of touch after a start.
+        self._seen: dict[Peer, float] = {}
+        self._waits_until: float | None = None if head else -math.inf
         self._number = 0
         #: For the record: notifications that were read from the log because somebody has missed them.
         self.from_log = 0
@@ -61,12 +79,21 @@ class Source:
         """Whether subscriptions in a direction are known that it was not told of."""
         return not knows(self.told.get(direction, {}), clocks)
 
-    def forget(self, known: Mapping[Peer, int]) -> None:
-        """Forgets brokers that nobody relies on any more."""
-        for name in [name for name in self.reached if name not in known]:
-            del self.reached[name]
-        for name in [name for name in self._pauses if name not in known]:
-            del self._pauses[name]
+    def see(self, known: Iterable[Peer], now: float) -> None:
+        """Takes note of who relies on the stream, and forgets who did so and was out of touch for too long."""
+        if self._waits_until is None:
+            self._waits_until = now + self._config.absence_seconds
+        self._seen.update((name, now) for name in known if name != self._name)
+        for name in [name for name, at in self._seen.items() if now - at > self._config.absence_seconds]:
+            del self._seen[name]
+            self.reached.pop(name, None)
+            self._pauses.pop(name, None)
+
+    def needs_from(self, now: float) -> int | None:
+        """The first offset that somebody may still ask for; None: nobody relies on what there is."""
+        if self._waits_until is None or now < self._waits_until:
+            return 1
+        return keep_from(self.reached.get(name, 0) for name in self._seen)
 
     def lags(self, known: Iterable[Peer]) -> list[int]:
         """How many offsets each of these brokers has not reached, for all that is known."""

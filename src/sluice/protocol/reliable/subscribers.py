@@ -24,6 +24,7 @@ from sluice.protocol.messages import (
     EntryId,
     Message,
     Missing,
+    Passed,
     Reached,
     Ready,
     Runs,
@@ -352,6 +353,15 @@ class Subscribers:
             if stream.cursor is not None and stream.cursor != stream.reported:
                 stream.reported = stream.cursor
                 yield Reached(name, {self._name: stream.cursor})
+
+    def progress(self) -> Iterator[ToClient]:
+        """Tells clients how far each subscription is: should their link break, they need not read again what was not theirs."""
+        found: dict[tuple[Peer, tuple[Peer, ...]], list[EntryId]] = {}
+        for wish in self._wishes.values():
+            found.setdefault((wish.client, tuple(wish.starts)), []).append(wish.id)
+        for (client, streams), ids in found.items():
+            if streams:
+                yield client, Passed({name: self.streams[name].cursor or 0 for name in streams}, tuple(ids))
 
 
 def _by_client(wishes: Iterable[Wish]) -> Iterator[tuple[Peer, tuple[EntryId, ...]]]:

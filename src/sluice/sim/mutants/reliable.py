@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.client.tracked import Tracked
 from sluice.protocol.export import Replica
-from sluice.protocol.messages import Head, Missing, Passage, Quiet
+from sluice.protocol.messages import Head, Missing, Passage, Quiet, Reached
 from sluice.protocol.reliable import relay
 from sluice.protocol.reliable.relay import Relay
 from sluice.protocol.reliable.reliable import Reliable
+from sluice.protocol.reliable.source import Source
 from sluice.protocol.reliable.subscribers import Stream, Subscribers
 from sluice.protocol.route.directions import Directions
 from sluice.protocol.route.table import Table
@@ -234,7 +235,7 @@ def _() -> Patch:
     return Subscribers, "ask", make
 
 
-@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=59)
+@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=133)
 def _() -> Patch:
     return Subscribers, "_lose", lambda original: lambda self, name, first, last: iter(())
 
@@ -278,7 +279,7 @@ def _() -> Patch:
     return Reliable, "answered", lambda original: lambda self, id, answer: self.source.was_read(id) is not None
 
 
-@mutant("reliable", "log-lies", "what the log holds no more counts as unwanted", first=59)
+@mutant("reliable", "log-lies", "what the log holds no more counts as unwanted", first=133)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def gone(self: Relay, message: Any) -> None:
@@ -290,6 +291,54 @@ def _() -> Patch:
         return gone
 
     return Relay, "gone", make
+
+
+@mutant("reliable", "trimmed-for-the-first", "the log lets go of what one of those who rely on it has reached", first=7)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def needs_from(self: Source, now: float) -> int | None:
+            first = original(self, now)
+            return first if first is None else max(first, *(offset + 1 for offset in self.reached.values()), 1)
+
+        return needs_from
+
+    return Source, "needs_from", make
+
+
+@mutant("reliable", "trimmed-unheard", "the log does not wait for those who have not said how far they are", first=6)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def needs_from(self: Source, now: float) -> int | None:
+            return min((offset + 1 for offset in self.reached.values()), default=None)
+
+        return needs_from
+
+    return Source, "needs_from", make
+
+
+@mutant("reliable", "trimmed-ahead", "brokers say that they have reached what they have only heard of", first=51)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def report(self: Subscribers) -> Iterator[Reached]:
+            for reached in original(self):
+                yield replace(reached, offsets={self._name: self.streams[reached.stream].known})
+
+        return report
+
+    return Subscribers, "report", make
+
+
+@mutant("reliable", "trimmed-for-the-present", "the log waits for nobody who is out of touch at the moment", first=267)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def see(self: Source, known: Iterable[str], now: float) -> None:
+            names = list(known)
+            original(self, names, now)
+            self._seen = {name: at for name, at in self._seen.items() if name in names}
+
+        return see
+
+    return Source, "see", make
 
 
 @mutant("reliable", "siblings-strangers", "brokers of a node tell each other nothing")

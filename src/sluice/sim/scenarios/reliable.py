@@ -97,9 +97,9 @@ class Reliable(Scenario):
         planned += self._noise(draft, end)
         if RETENTION in draft.options["faults"]:
             trims = draft.random("trims")
-            planned += [
-                (trims.uniform(0, end), Trim(trims.choice(brokers), trims.choice((1, 3, 10)))) for _ in range(4)
-            ]
+            for is_forced in trims.choice(((False,) * 20, (True,) * 20)):
+                batches = trims.choice((1, 3, 10, 100)) if is_forced else 100
+                planned.append((trims.uniform(0, end), Trim(trims.choice(brokers), batches, is_forced)))
         # What is lost between brokers is found out by digests.
         lease = LeaseConfig(renew_seconds=15.0, lease_seconds=90.0, max_delay_seconds=4.0, diameter=diameter(shape) + 2)
         is_noisy = any(name in draft.options["faults"] for name in (MESSAGE_LOSS, DUPLICATION, REORDERING))
@@ -112,6 +112,9 @@ class Reliable(Scenario):
                 gap_seconds=random.choice((1.0, 4.0, 10.0)),
                 patience_seconds=20.0,
                 report_seconds=random.choice((2.0, 10.0)),
+                progress_seconds=random.choice((3.0, 30.0)),
+                # Nobody is out of touch for longer than that, so that nothing is lost without need.
+                absence_seconds=2 * end + 1_000.0,
                 cache_bytes=random.choice((200, 2_000, 100_000)),
             ),
         )

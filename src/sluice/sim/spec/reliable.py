@@ -1,21 +1,33 @@
 """Reliable subscriptions: from its start to its end, a subscription gets exactly what matches it, in order, once.
 
 Safety (`gapless`): of each stream a reliable subscription gets nothing before its start, and from there on the offsets rise and
-none that matches is left out, but for those it was told are lost. Liveness (`arrived`), at the end of a trace, when faults are
+none that matches is left out, but for those it was told are lost; as long as its client is in touch, nothing is lost of what a
+log was not forced to let go. Liveness (`arrived`), at the end of a trace, when faults are
 over: every active subscription has started in every stream, before anything that was published at rest, and has got
 everything up to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sluice.sim import streamed
 from sluice.sim.spec.history import History
 from sluice.sim.spec.streams import Logs
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import ClientDown, Notified, Quiet, Subscribed, Topology, TraceEvent, Unsubscribed
+from sluice.sim.trace import (
+    Attached,
+    BrokerDown,
+    ClientDown,
+    LinkLost,
+    Notified,
+    Quiet,
+    Subscribed,
+    Topology,
+    TraceEvent,
+    Unsubscribed,
+)
 
 
 @dataclass(slots=True)
@@ -30,6 +42,8 @@ class Relying:
     #: Of each stream the last offset that it got.
     last: dict[str, int] = field(default_factory=dict)
     lost: list[tuple[str, int, int]] = field(default_factory=list)
+    #: Whether the link of its client has ever been broken: what it had not read then may be past its retention.
+    was_away: bool = False
 
     def is_lost(self, stream: str, offset: int) -> bool:
         """Whether it was told that it will not get something."""
@@ -44,6 +58,7 @@ class Reading:
         self.logs = Logs(history)
         self.active: dict[str, Relying] = {}
         self.streams: tuple[str, ...] = ()
+        self._homes: dict[str, str] = {}
         #: Where each stream ended when everything was at rest.
         self.rest: dict[str, int] | None = None
 
@@ -55,6 +70,12 @@ class Reading:
             match event:
                 case Topology(brokers=brokers):
                     self.streams = brokers
+                case Attached(_, client, broker):
+                    self._homes[client] = broker
+                case BrokerDown(_, broker):
+                    self._away(client for client, home in self._homes.items() if home == broker)
+                case LinkLost(_, a, b):
+                    self._away((a, b))
                 case Subscribed(_, _, id, where):
                     texts[id] = where
                 case streamed.Relied(_, client, id):
@@ -77,6 +98,11 @@ class Reading:
                 case Quiet():
                     self.rest = {stream: len(held) for stream, held in self.logs.held.items()}
 
+    def _away(self, clients: Iterable[str]) -> None:
+        names = tuple(clients)
+        for each in self.active.values():
+            each.was_away |= each.client in names
+
     def _begin(self, who: Relying, event: TraceEvent, stream: str, offset: int) -> Iterator[Violation]:
         if stream in who.starts:
             yield Violation("gapless", event.at, f"{who.id} starts in {stream} once more", (who.said, event))
@@ -84,9 +110,11 @@ class Reading:
 
     def _lose(self, who: Relying, event: TraceEvent, stream: str, first: int, last: int) -> Iterator[Violation]:
         who.lost.append((stream, first, last))
-        if last >= self.logs.first.get(stream, 1):
+        if last >= (self.logs.first if who.was_away else self.logs.forced).get(stream, 1):
             yield Violation(
-                "gapless", event.at, f"{who.id} is told that {stream}:{first} to {last} are lost, and they are not"
+                "gapless",
+                event.at,
+                f"{who.id} is told that {stream}:{first} to {last} are lost, and nothing forces that",
             )
 
     def _get(self, who: Relying, event: Notified) -> Iterator[Violation]:

@@ -23,7 +23,7 @@ Place = tuple[str, int]
 class Logs:
     """All that was ever logged, as far as a trace has been read."""
 
-    __slots__ = ("_history", "_publications", "first", "held", "of")
+    __slots__ = ("_history", "_publications", "first", "forced", "held", "of")
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -31,6 +31,8 @@ class Logs:
         #: Of each stream: the publications in the order of their offsets, and the first offset that is not trimmed.
         self.held: dict[str, list[streamed.Logged]] = {}
         self.first: dict[str, int] = {}
+        #: The same, where only what went in spite of those who rely on it counts as trimmed.
+        self.forced: dict[str, int] = {}
         #: Where each publication is logged.
         self.of: dict[tuple[str, int], streamed.Logged] = {}
 
@@ -41,6 +43,8 @@ class Logs:
             self.of[event.publisher, event.number] = event
         elif isinstance(event, streamed.Trimmed):
             self.first[event.stream] = event.first
+            if event.is_forced:
+                self.forced[event.stream] = event.first
 
     def publication(self, event: streamed.Logged) -> Publication | None:
         """What was published under the number that is logged."""
