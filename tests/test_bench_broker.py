@@ -111,6 +111,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.long
 def test_peers_are_measured_or_reported_as_not_installed(tmp_path: Path) -> None:
     """The smallest run of everything, as a user would start it."""
     assert broker.main(["--quick", "--output", str(tmp_path)]) == 0
