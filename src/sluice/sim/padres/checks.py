@@ -1,4 +1,4 @@
-"""What must be so in a history: order as in section II, nothing lost or twice, service that goes on; and the paper's degree."""
+"""What must be so in a history: order as in section II, nothing lost and nothing twice; and the paper's ordering degree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from sluice.sim.padres.network import History
-from sluice.sim.padres.plan import Crash, Publication
+from sluice.sim.padres.plan import Crash, Cut, Publication
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,8 @@ class Broken:
 
 
 def broken(history: History) -> list[Broken]:
-    """Everything that is wrong with a history. After faults something may be lost: order is weak then, and service goes on."""
-    found = [*pairwise_order(history), *publisher_order(history), *once(history)]
-    return [*found, *(service(history) if history.plan.faults else lost(history))]
+    """Everything that is wrong with a history; what faults have cut off from a subscriber may be missing."""
+    return [*pairwise_order(history), *publisher_order(history), *once(history), *lost(history)]
 
 
 def pairwise_order(history: History) -> Iterator[Broken]:
@@ -62,32 +61,26 @@ def once(history: History) -> Iterator[Broken]:
 
 
 def lost(history: History) -> Iterator[Broken]:
-    """Everything has been delivered to all who want it, once nothing moves any more."""
-    for subscriber in history.plan.subscribers:
-        got = {publication for publication, _ in history.delivered[subscriber.name]}
-        missing = [str(one) for one in history.published if one.value in subscriber.wanted and one not in got]
-        if missing:
-            yield Broken("lost", f"{subscriber.name} never gets {', '.join(missing)}")
+    """Everything has been delivered to all who want it and can be reached, once nothing moves any more.
 
-
-def service(history: History) -> Iterator[Broken]:
-    """What is published after everybody knew of all faults reaches all who want it and can be reached."""
+    After faults those can be reached who are on the same side. Whoever of them misses something waits for it for ever, and
+    with most algorithms for everything that comes later too.
+    """
     plan = history.plan
     crashed = frozenset(fault.broker for fault in plan.faults if isinstance(fault, Crash))
-    cut = frozenset(frozenset(fault.link) for fault in plan.faults if not isinstance(fault, Crash))
-    island = plan.tree.without(crashed, cut)
+    cut = frozenset(frozenset(fault.link) for fault in plan.faults if isinstance(fault, Cut))
+    side = plan.tree.without(crashed, cut)
     for subscriber in plan.subscribers:
         got = {publication for publication, _ in history.delivered[subscriber.name]}
         missing = [
             str(one)
-            for one, time in history.published.items()
-            if time > history.settled_at
-            and one.value in subscriber.wanted
-            and subscriber.broker in island[plan.publisher[one.publisher].broker]
+            for one in history.published
+            if one.value in subscriber.wanted
+            and subscriber.broker in side.get(plan.publisher[one.publisher].broker, ())
             and one not in got
         ]
         if missing:
-            yield Broken("service", f"{subscriber.name} never gets {', '.join(missing)}, published after all faults")
+            yield Broken("lost", f"{subscriber.name} never gets {', '.join(missing)}")
 
 
 def ordering_degree(one: Sequence[Publication], other: Sequence[Publication]) -> float:

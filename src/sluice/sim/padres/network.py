@@ -32,8 +32,6 @@ class History:
     #: Messages that carried a publication over a link, and all others.
     carried: int = 0
     control: int = 0
-    #: From when on everybody knew of all faults.
-    settled_at: float = 0.0
 
     def streams(self) -> dict[str, list[Publication]]:
         """What each subscriber got, in its order."""
@@ -133,7 +131,6 @@ class Network:
                 self._perform(receiver)
 
     def _break(self, fault: Fault) -> None:
-        self._history.settled_at = self._now
         match fault:
             case Crash():
                 self._brokers.pop(fault.broker, None)
@@ -153,7 +150,6 @@ class Network:
 
     def _notice(self, direction: tuple[str, str]) -> None:
         lost, broker = direction
-        self._history.settled_at = self._now
         if broker in self._brokers:
             self._brokers[broker].lose(lost)
             self._perform(broker)

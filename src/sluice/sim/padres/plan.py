@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sluice.errors import ConfigurationError
 from sluice.sim.padres.tree import Tree
@@ -34,8 +34,7 @@ class Publisher:
     advertised: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Publication:
+class Publication(NamedTuple):
     """One value of one publisher. Publisher and number are the paper's message id, and publications compare by it."""
 
     publisher: str

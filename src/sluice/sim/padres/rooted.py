@@ -1,7 +1,8 @@
 """Rooted sequencing: publications travel up to a root, and come down from it in the order in which they got there.
 
 Links are FIFO, so whoever gets two publications gets them in the root's order; no message is about order alone. The root is
-the median of the tree. A broker that loses its parent is the root of its own side from then on.
+the median of the tree. A broker that loses its parent is the root of its own side from then on, and begins with what it had
+sent up and not seen come down: in the old root's order that can only stand behind everything that did come down.
 """
 
 from __future__ import annotations
@@ -29,26 +30,33 @@ class Rooted(Ordering[Up | Down]):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._parent = place.upward
+        #: Sent up, wanted below, and not come down yet.
+        self._pending: dict[Publication, None] = {}
 
     def publish(self, publication: Publication) -> None:
         if self._parent is None:
             self._sequence(publication)
-        else:
-            self.send(self._parent, Up(publication))
+            return
+        if self.place.wanting(publication.value, but=self._parent):
+            self._pending[publication] = None
+        self.send(self._parent, Up(publication))
 
     def receive(self, sender: str, message: Up | Down) -> None:
         match message:
             case Up():
                 self.publish(message.publication)
             case Down():
+                self._pending.pop(message.publication, None)
                 self._sequence(message.publication)
             case _:
                 assert_never(message)
 
     def lose(self, neighbour: str) -> None:
-        # What is on its way up is lost for this side: the other side may have it, in an order that is unknown here.
         if neighbour == self._parent:
             self._parent = None
+            for publication in self._pending:
+                self._sequence(publication)
+            self._pending.clear()
 
     def _sequence(self, publication: Publication) -> None:
         for hop in self.place.wanting(publication.value, but=self._parent):
