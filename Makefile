@@ -12,7 +12,7 @@ export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-spark bench-statistics soak clean
+.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-spark bench-statistics bench-order soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,7 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-match bench-route bench-broker bench-spark bench-statistics ## run every benchmark
+bench: bench-match bench-route bench-broker bench-spark bench-statistics bench-order ## run every benchmark
 
 bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
@@ -60,6 +60,9 @@ bench-spark: $(KERNELS) ## measure the data pipeline on Spark beside Spark's own
 
 bench-statistics: $(KERNELS) ## count what travels in vain, with and without statistics; results go to bench/results
 	$(BIN)/python -m bench.statistics
+
+bench-order: $(KERNELS) ## compare algorithms for total order, in virtual time; results go to bench/results
+	$(BIN)/python -m bench.order
 
 soak: $(KERNELS) ## generated filters against the plain oracle, simulated networks, fuzzed frames, a thousand killed brokers
 	$(BIN)/python -m pytest -m long

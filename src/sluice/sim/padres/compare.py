@@ -50,6 +50,8 @@ class Tally:
     carried: int = 0
     control: int = 0
     degrees: list[float] = field(default_factory=list)
+    #: From the first publication to the last delivery of each run, all together.
+    duration: float = 0.0
 
     def add(self, history: History) -> None:
         """Counts one run."""
@@ -60,6 +62,8 @@ class Tally:
         self.carried += history.carried
         self.control += history.control
         self.degrees += degrees(history)
+        self.duration += max((got[-1][1] for got in history.delivered.values() if got), default=0.0)
+        self.duration -= min(history.published.values(), default=0.0)
         if history.plan.delays == "constant":
             self.added += _added(history)
 
@@ -85,6 +89,11 @@ class Tally:
     def carried_per_publication(self) -> float:
         """Links that a publication crosses."""
         return self.carried / max(self.publications, 1)
+
+    @property
+    def throughput(self) -> float:
+        """Publications in a unit of time, from the first of them until everything was delivered."""
+        return self.publications / max(self.duration, 1e-9)
 
     @property
     def degree(self) -> float:

@@ -1,7 +1,7 @@
 """Runs a plan under an ordering: virtual time, FIFO links with delays from the plan's seed, crashes and cuts.
 
-Clients sit at their brokers and are told at once; only links between brokers take time. What an ordering says is done right
-away, so a step is whole: a broker that crashes does so between two of them.
+Clients sit at their brokers and are told at once; links between brokers take time, and brokers if the plan says so. What an
+ordering says is done right away, so a step is whole: a broker that crashes does so between two of them.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Network:
             for direction in ((one, other), (other, one))
         }
         self._history = History(plan, delivered={subscriber.name: [] for subscriber in plan.subscribers})
+        self._busy_until = dict.fromkeys(plan.tree.brokers, 0.0)
         self._now = 0.0
         self._count = 0
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
@@ -92,10 +93,20 @@ class Network:
         broker = self._plan.publisher[publication.publisher].broker
         if broker in self._brokers:
             self._history.published[publication] = self._now
-            self._brokers[broker].publish(publication)
-            self._perform(broker)
+            self._handle(broker, lambda ordering: ordering.publish(publication))
 
-    def _perform(self, broker: str) -> None:
+    def _handle(self, broker: str, step: Callable[[Ordering[Any]], None]) -> None:
+        """Lets a broker do something, as soon as it has done what it was given before."""
+        if not self._plan.work:
+            self._step(broker, step)
+            return
+        self._busy_until[broker] = max(self._now, self._busy_until[broker]) + self._plan.work
+        self._at(self._busy_until[broker], partial(self._step, broker, step))
+
+    def _step(self, broker: str, step: Callable[[Ordering[Any]], None]) -> None:
+        if broker not in self._brokers:
+            return
+        step(self._brokers[broker])
         for effect in self._brokers[broker].effects():
             match effect:
                 case Send():
@@ -126,9 +137,7 @@ class Network:
         line = self._lines[direction]
         if line.limit is None or number <= line.limit:
             line.arrived = number
-            if receiver in self._brokers:
-                self._brokers[receiver].receive(sender, message)
-                self._perform(receiver)
+            self._handle(receiver, lambda ordering: ordering.receive(sender, message))
 
     def _break(self, fault: Fault) -> None:
         match fault:
@@ -150,9 +159,7 @@ class Network:
 
     def _notice(self, direction: tuple[str, str]) -> None:
         lost, broker = direction
-        if broker in self._brokers:
-            self._brokers[broker].lose(lost)
-            self._perform(broker)
+        self._handle(broker, lambda ordering: ordering.lose(lost))
 
 
 def delay(random: Random, delays: Delays) -> float:

@@ -6,7 +6,7 @@ everybody from the start, as after a time of rest: this is about order, not abou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -101,6 +101,8 @@ class Plan:
     schedule: tuple[tuple[float, str, int], ...]
     delays: Delays = "constant"
     faults: tuple[Fault, ...] = ()
+    #: How long a broker is busy with each message; one after the other.
+    work: float = 0.0
     #: Fixes the delays, and what a fault takes with it.
     seed: int = 0
 
@@ -165,12 +167,7 @@ class Plan:
         if faults:
             # Long enough for traffic before, during and after.
             length += 24
-        schedule = []
-        for publisher in publishers:
-            time = random.expovariate(1 / interval)
-            while time < length:
-                schedule.append((time, publisher.name, random.choice(sorted(publisher.advertised))))
-                time += random.expovariate(1 / interval)
+        schedule = [one for publisher in publishers for one in _times(random, publisher, interval, length)]
         chosen_delays: Delays = random.choice(("constant", "uniform", "exponential"))
         return cls(
             tree,
@@ -179,8 +176,44 @@ class Plan:
             tuple(sorted(schedule)),
             chosen_delays if delays is None else delays,
             _faults(random, tree, length) if faults else (),
-            seed,
+            seed=seed,
         )
+
+    @classmethod
+    def data_centres(
+        cls,
+        seed: int,
+        *,
+        cores: int,
+        topics: int,
+        interval: float,
+        length: float,
+        abroad: float = 0.2,
+        work: float = 0.0,
+    ) -> Plan:
+        """The setting of section V: a publisher and a subscriber at every edge broker of a chain of data centres.
+
+        A data centre has one topic and shares it with others if there are fewer topics than data centres; with one topic
+        everybody gets everything. `abroad` is the share of subscribers that want the topic of another data centre as well.
+        """
+        random = Random(f"data centres {seed}")
+        tree = Tree.data_centres(cores)
+        publishers, subscribers = [], []
+        for edge in (broker for broker in tree.brokers if broker.startswith("E")):
+            topic = int(edge[1:].partition(".")[0]) % topics
+            publishers.append(Publisher(f"p{edge}", edge, frozenset({topic})))
+            other = random.randrange(topics) if random.random() < abroad else topic
+            subscribers.append(Subscriber(f"s{edge}", edge, frozenset({topic, other})))
+        schedule = [one for publisher in publishers for one in _times(random, publisher, interval, length)]
+        return cls(tree, tuple(publishers), tuple(subscribers), tuple(sorted(schedule)), work=work, seed=seed)
+
+
+def _times(random: Random, publisher: Publisher, interval: float, length: float) -> Iterator[tuple[float, str, int]]:
+    """When a publisher publishes which of its values."""
+    time = random.expovariate(1 / interval)
+    while time < length:
+        yield time, publisher.name, random.choice(sorted(publisher.advertised))
+        time += random.expovariate(1 / interval)
 
 
 def _some(random: Random, values: range) -> frozenset[int]:

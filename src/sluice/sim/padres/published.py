@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, assert_never
 
 from sluice.sim.padres.ordering import Carrier, Ordering
@@ -217,11 +218,10 @@ class Published(Ordering[Flagged | Ack]):
 
     def _release(self, subscriber: str) -> None:
         queue = self._queues[subscriber]
-        is_free = [not self._acks.get(publication, {}).get(subscriber) for publication, _ in queue.held]
-        count = is_free.index(False) if False in is_free else len(is_free)
-        if self._release_of == "whole" and count < len(is_free):
+        ready = [*takewhile(lambda one: not self._acks.get(one[0], {}).get(subscriber), queue.held)]
+        if self._release_of == "whole" and len(ready) < len(queue.held):
             return
-        ready, queue.held = queue.held[:count], queue.held[count:]
+        queue.held = queue.held[len(ready) :]
         ready.sort(key=lambda one: (one[1], one[0]) if self._sorting == "stamp" else (0, one[0]))
         for publication, _ in ready:
             self.deliver(subscriber, publication)
