@@ -24,7 +24,7 @@ from bench.match import RESULTS, say
 from bench.order_report import OrderRun, Row
 from sluice.sim.padres import ALGORITHMS, Plan, Tally, compare
 
-PUBLISHED = "published, fast, progressive"
+WHOLE_QUEUE, PUBLISHED = "published, fast, whole queue", "published, fast, progressive"
 #: Those whose costs are compared; exact detection costs the same messages as fast detection.
 COMPARED = (PUBLISHED, "sequencer", "rooted", "skeen", "floors")
 #: How long a broker of the last part is busy with a message, in link delays.
@@ -64,7 +64,7 @@ def faults(size: Size) -> Iterable[Row]:
 
 def costs(size: Size) -> Iterable[Row]:
     """Delays and messages on links that take constant time, from little to much under way."""
-    algorithms = {name: ALGORITHMS[name] for name in COMPARED}
+    algorithms = {name: ALGORITHMS[name] for name in (WHOLE_QUEUE, *COMPARED)}
     for interval in size.intervals:
         plans = (Plan.drawn(seed, delays="constant", interval=interval) for seed in range(size.cost_seeds))
         yield from _rows("costs", 1 / interval, compare(plans, algorithms))

@@ -23,10 +23,10 @@ SATURATED = 4.0
 
 _COLOURS = {
     "fifo": ("#8d99ae", "D"),
-    "published, fast, progressive": ("#d1495b", "s"),
-    "published, fast, whole queue": ("#d1495b", "s"),
+    "published, exact, whole queue": ("#e6a4a0", "X"),
     "published, exact, progressive": ("#d1495b", "s"),
-    "published, exact, whole queue": ("#d1495b", "s"),
+    "published, fast, whole queue": ("#e6a4a0", "X"),
+    "published, fast, progressive": ("#d1495b", "s"),
     "sequencer": ("#edae49", "^"),
     "rooted": ("#7d6b91", "v"),
     "skeen": ("#30638e", "P"),
@@ -170,7 +170,7 @@ def _paper(run: OrderRun) -> Sheet:
     ]
     note = (
         "A chain of core brokers with five edge brokers each, a publisher and a subscriber at every edge, everybody gets "
-        "everything. Load: publications of all publishers in a unit of time. The paper reports a degree of 0.9952 for FIFO links."
+        "everything. Load: publications of all publishers in a unit of time. The paper reports 0.9952 for FIFO links."
     )
     columns = ("algorithm", "load", "degree", "added, mean", "added, p95")
     return Sheet("The paper's topology, all in conflict", columns, rows, note)
@@ -240,7 +240,7 @@ def plot(run: OrderRun, path: Path) -> None:
     for axis in (delays, control):
         axis.set_xlabel("publications of each publisher in a link delay")
     _lines(through, run.of("saturation"), lambda row: row.throughput)
-    through.set_title("Delivered, of what 80 publishers offer", fontsize=11, loc="left")
+    through.set_title("Delivered in a link delay by busy brokers", fontsize=11, loc="left")
     through.set_xlabel("publications offered in a link delay")
     for axis in (bars, delays, control, through):
         axis.grid(True, axis="x" if axis is bars else "both", color="#e3e3e3", linewidth=0.8)
@@ -250,7 +250,9 @@ def plot(run: OrderRun, path: Path) -> None:
         if axis is not bars and axis.lines:
             axis.set_xscale("log")
             axis.set_ylim(bottom=0)
-            axis.legend(fontsize=8, frameon=False)
+    for axis, place in ((delays, (0.55, 0.55)), (through, "upper left")):
+        if axis.lines:
+            axis.legend(fontsize=8, frameon=False, loc=place)
     figure.tight_layout()
     figure.savefig(path, dpi=150, facecolor="white")
     pyplot.close(figure)

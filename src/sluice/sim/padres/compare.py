@@ -120,4 +120,5 @@ def _added(history: History) -> Iterable[float]:
     for subscriber in plan.subscribers:
         for publication, time in history.delivered[subscriber.name]:
             way = plan.tree.distance(plan.publisher[publication.publisher].broker, subscriber.broker)
-            yield time - history.published[publication] - way
+            # Never negative but for rounding.
+            yield max(0.0, time - history.published[publication] - way)
