@@ -113,6 +113,16 @@ def test_the_topology_of_the_paper() -> None:
     assert tree.without(frozenset({"C1"}), frozenset())["E0.0"] == {"C0", *(f"E0.{edge}" for edge in range(5))}
 
 
+def test_a_broker_does_one_thing_after_the_other() -> None:
+    plan = Plan(Tree.line("B0", "B1"), PUBLISHERS, SUBSCRIBERS, ((0.0, "a", 1), (0.0, "a", 1)), work=0.5)
+    found = run(plan, Fifo)
+    assert {name: [time for _, time in got] for name, got in found.delivered.items()} == {
+        "s": [0.5, 1.0],
+        "t": [2.0, 2.5],
+    }
+    assert set(found.published.values()) == {0.0}
+
+
 @pytest.mark.parametrize("delays", ["uniform", "exponential"])
 def test_links_keep_order_and_take_one_unit_on_average(delays: str) -> None:
     schedule = tuple((10.0 * number, "a", 1) for number in range(400))

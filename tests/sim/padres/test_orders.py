@@ -22,8 +22,8 @@ SEEDS = 60
     [
         ("floors", range(300)),
         ("rooted", range(300)),
-        ("sequencer", range(300)),
-        ("skeen", range(100)),
+        ("sequencer", range(200)),
+        ("skeen", range(60)),
     ],
 )
 def test_nothing_is_broken(name: str, seeds: range) -> None:
