@@ -31,7 +31,7 @@ REST_SECONDS = 0.2
 #: Publications between two new subscriptions, where some come.
 CHANGE_EVERY = 100
 #: Sizes of one scale go with this size of the other.
-MANY_BROKERS, MANY_SUBSCRIPTIONS = 8, 1_024
+MANY_BROKERS, MANY_SUBSCRIPTIONS = 4, 256
 
 
 @dataclass(slots=True)
