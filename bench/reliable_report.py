@@ -16,6 +16,7 @@ from bench.brokers.stall import JETSTREAM, REDUNDANT, SINGLE, StallEntry, StallP
 from bench.overhead import CHANGE_EVERY, MANY_BROKERS, MANY_SUBSCRIPTIONS, PAUSE_SECONDS, Point, Weights
 from bench.report import Sheet
 from bench.targets import Outcome
+from sluice.broker.supervise import FIRST_RETRY_SECONDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def outcomes(run: ReliableRun) -> list[Outcome]:
     found = [_throughput(run, name) for name in dict.fromkeys(entry.scenario for entry in run.entries)]
     if run.stalls:
         ours, peer = run.stall_of(REDUNDANT), run.stall_of(JETSTREAM)
-        times = ours.median / peer.median if ours and peer else None
+        times = ours.median() / peer.median() if ours and peer else None
         found.append(
             Outcome(
                 f"stall, {REDUNDANT}, against {JETSTREAM}",
@@ -152,41 +153,53 @@ def _stalls(run: ReliableRun) -> Sheet:
     peer = run.stall_of(JETSTREAM)
     for entry in run.stalls:
         if entry.status != "ok":
-            rows.append((entry.label, entry.status + (f": {entry.reason}" if entry.reason else ""), *[""] * 5))
+            rows.append((entry.label, entry.status + (f": {entry.reason}" if entry.reason else ""), *[""] * 6))
             continue
-        times = f"{entry.median / peer.median:.3f}×" if peer and entry is not peer else ""
-        usual = max(stall.usual_seconds for stall in entry.stalls)
-        rows.append(
-            (
-                entry.label,
-                f"{entry.median:.3f}",
-                f"{min(stall.seconds for stall in entry.stalls):.3f}",
-                f"{entry.worst:.3f}",
-                f"{usual:.3f}",
-                f"{sum(stall.twice for stall in entry.stalls):,}",
-                times,
-            )
+        times = f"{entry.median() / peer.median():.3f}×" if peer and entry is not peer else ""
+        seconds = (
+            entry.median(),
+            entry.worst,
+            entry.median(lambda stall: stall.death_seconds),
+            entry.median(lambda stall: stall.later_seconds),
+            max(stall.usual_seconds for stall in entry.stalls),
         )
-    columns = ("system", "median, s", "least, s", "worst, s", "worst before, s", "came twice", "of JetStream's median")
+        twice = sum(stall.twice for stall in entry.stalls)
+        rows.append((entry.label, *(f"{each:.3f}" for each in seconds), f"{twice:,}", times))
+    columns = (
+        "system",
+        "median, s",
+        "worst, s",
+        "when it died, s",
+        "later, s",
+        "worst before, s",
+        "came twice",
+        "of JetStream's median",
+    )
     note = (
         f"{run.stall_plan.per_second} publications a second; the longest time between two deliveries after a broker was killed "
         f"(SIGKILL), less the usual one; {run.stall_plan.repetitions} times each, in turn, each time with fresh brokers. "
         "Publisher and subscriber are connected to brokers that live on; if anything was missing in the end it is said here. "
         "Sluice: three nodes in a line, a reliable subscription; the inner broker that carries the traffic dies, and `sluice "
         "up` starts it again. JetStream: a cluster of three servers with their defaults, a stream with three replicas and a "
-        "durable push consumer; the leader of the stream dies; what is not acknowledged is published again. *Worst before*: "
-        "the same before anything died."
+        "durable push consumer; the leader of the stream dies; what is not acknowledged is published again. *Later*: the "
+        f"longest wait that began over {FIRST_RETRY_SECONDS:g} s after the death, as when a broker is back; *worst before*: "
+        "that before anything died."
     )
     return Sheet("Stall when a broker dies", columns, rows, note)
 
 
 def _each_stall(run: ReliableRun) -> Sheet:
     rows = [
-        (entry.label, ", ".join(f"{stall.seconds:.3f}" for stall in entry.stalls))
+        (entry.label, ", ".join(f"{stall.death_seconds:.3f} / {stall.later_seconds:.3f}" for stall in entry.stalls))
         for entry in run.stalls
         if entry.stalls
     ]
-    return Sheet("Every stall, in seconds", ("system", "in the order of the repetitions"), rows, words=2)
+    return Sheet(
+        "Every stall, in seconds: when a broker died / later",
+        ("system", "in the order of the repetitions"),
+        rows,
+        words=2,
+    )
 
 
 def print_to(console: Console, run: ReliableRun) -> None:
@@ -287,9 +300,9 @@ def _draw_stalls(run: ReliableRun, axis: Axes) -> None:
     entries = [entry for entry in run.stalls if entry.stalls][::-1]
     colours = {REDUNDANT: _OURS, SINGLE: _LIGHT, JETSTREAM: _PEER}
     for place, entry in enumerate(entries):
-        axis.barh(place, entry.median, height=0.5, color=colours[entry.label])
+        axis.barh(place, entry.median(), height=0.5, color=colours[entry.label])
         axis.plot([stall.seconds for stall in entry.stalls], [place] * len(entry.stalls), "k|", markersize=9)
-        axis.text(1.03 * entry.worst, place, f" {entry.median:.2f} s", va="center", fontsize=9)
+        axis.text(1.03 * entry.worst, place, f" {entry.median():.2f} s", va="center", fontsize=9)
     axis.set_yticks(range(len(entries)), [entry.label.replace(", ", "\n") for entry in entries])
     axis.set_xlim(0, 1.25 * max(entry.worst for entry in entries))
     axis.set_title("Stall when a broker dies, s (median, and each)", fontsize=11, loc="left")

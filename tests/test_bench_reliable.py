@@ -97,12 +97,15 @@ def test_bytes_are_for_a_publication_and_a_link() -> None:
 
 
 def test_a_stall_is_the_longest_wait_that_ends_after_the_death() -> None:
-    arrivals = [0, 5, 10, 40, 45, 345, 350, 400]
-    nanoseconds = [1_000_000 * each for each in arrivals]
-    after, before = stall.stall(nanoseconds, 46_000_000, 0.005)
-    assert (round(after, 6), round(before, 6)) == (0.295, 0.025)
-    after, before = stall.stall(nanoseconds[5:], 346_000_000, 0.005)
-    assert (round(after, 6), before) == (0.045, 0.0)
+    arrivals = [0, 5, 10, 40, 45, 345, 350, 700, 750, 1_350]
+    received = {"arrivals_ns": [1_000_000 * each for each in arrivals], "missing": 0, "twice": 1}
+    found = stall.stall_of(received, 46_000_000, 0.005)
+    assert [round(each, 6) for each in (found.usual_seconds, found.death_seconds, found.later_seconds)] == [
+        0.025,
+        0.345,
+        0.595,
+    ]
+    assert (found.seconds, found.missing, found.twice) == (found.later_seconds, 0, 1)
 
 
 def test_what_comes_twice_is_counted_and_does_not_stand_for_something_else() -> None:
@@ -120,7 +123,7 @@ def entry(delivery: str, per_second: float) -> Entry:
 
 
 def stalls(label: str, *seconds: float) -> StallEntry:
-    return StallEntry(label, OURS, "1.0", stalls=[Stall(each, 0.01, 0, 0) for each in seconds])
+    return StallEntry(label, OURS, "1.0", stalls=[Stall(each, each / 2, 0.01) for each in seconds])
 
 
 def test_targets_are_of_medians() -> None:
@@ -135,8 +138,8 @@ def test_targets_are_of_medians() -> None:
     assert [(one.found, one.reached) for one in outcomes(run)] == [("0.59×", False), ("0.060×", True)]
     page = markdown(run)
     assert "| MISSED |" in page and "| reached |" in page
-    assert f"| {REDUNDANT} | 0.300 | 0.100 | 0.900 | 0.010 | 0 | 0.060× |" in page
-    assert f"| {JETSTREAM} | 5.000 | 4.000 | 9.000 | 0.010 | 0 |  |" in page
+    assert f"| {REDUNDANT} | 0.300 | 0.900 | 0.300 | 0.150 | 0.010 | 0 | 0.060× |" in page
+    assert f"| {JETSTREAM} | 5.000 | 9.000 | 5.000 | 2.500 | 0.010 | 0 |  |" in page
 
 
 def test_what_went_wrong_reaches_no_target() -> None:

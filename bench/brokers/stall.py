@@ -12,7 +12,7 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from bench.brokers.figures import OURS
 from bench.brokers.scenarios import version
 from bench.brokers.server import ServerError
 from bench.match import say
+from sluice.broker.supervise import FIRST_RETRY_SECONDS
 
 REDUNDANT = "Sluice, 2 brokers in the inner node"
 SINGLE = "Sluice, 1 broker in each node"
@@ -37,8 +38,8 @@ class StallPlan:
     per_second: int = 200
     before_seconds: float = 2.0
     """From the first publication until a broker dies."""
-    after_seconds: float = 6.0
-    """From then until the last publication; whoever takes longer to recover is waited for."""
+    after_seconds: float = 8.0
+    """From then until the last publication: the broker is back by then, and what takes longer is waited for."""
     limit_seconds: float = 60.0
     labels: tuple[str, ...] = (REDUNDANT, SINGLE, JETSTREAM)
 
@@ -51,14 +52,21 @@ class StallPlan:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What a subscriber saw of the death of a broker."""
+    """What a subscriber saw of the death of a broker: longest times between two deliveries, less the usual one."""
 
-    seconds: float
-    """The longest time between two deliveries after it, less the usual one."""
+    death_seconds: float
+    """When it died."""
+    later_seconds: float
+    """Later, when it came back, if it did."""
     usual_seconds: float
-    """The same before it: what the machine alone does to a subscriber."""
-    missing: int
-    twice: int
+    """Before: what the machine alone does to a subscriber."""
+    missing: int = 0
+    twice: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """The longest of all since a broker died."""
+        return max(self.death_seconds, self.later_seconds)
 
 
 @dataclass(slots=True)
@@ -72,14 +80,13 @@ class StallEntry:
     reason: str = ""
     stalls: list[Stall] = field(default_factory=list)
 
-    @property
-    def median(self) -> float:
-        """In seconds."""
-        return statistics.median(stall.seconds for stall in self.stalls)
+    def median(self, figure: Callable[[Stall], float] = lambda stall: stall.seconds) -> float:
+        """The median of a figure over all repetitions."""
+        return statistics.median(map(figure, self.stalls))
 
     @property
     def worst(self) -> float:
-        """In seconds."""
+        """The longest stall, in seconds."""
         return max(stall.seconds for stall in self.stalls)
 
     @classmethod
@@ -102,16 +109,18 @@ CONTESTANTS = (
 )
 
 
-def stall(arrivals_ns: Sequence[int], killed_ns: int, pause_seconds: float) -> tuple[float, float]:
-    """The longest wait that ended after a broker died, and the longest before, both less the usual pause."""
-    before, after = 0.0, 0.0
-    for earlier, later in pairwise(arrivals_ns):
-        waited = max(0.0, (later - earlier) / 1e9 - pause_seconds)
-        if later > killed_ns:
-            after = max(after, waited)
+def stall_of(received: Mapping[str, Any], killed_ns: int, pause_seconds: float) -> Stall:
+    """What a subscriber saw, from the times at which something arrived."""
+    usual = death = later = 0.0
+    for earlier_ns, later_ns in pairwise(received["arrivals_ns"]):
+        waited = max(0.0, (later_ns - earlier_ns) / 1e9 - pause_seconds)
+        if later_ns <= killed_ns:
+            usual = max(usual, waited)
+        elif earlier_ns < killed_ns + FIRST_RETRY_SECONDS * 1e9:  # nobody has started it again by then
+            death = max(death, waited)
         else:
-            before = max(before, waited)
-    return after, before
+            later = max(later, waited)
+    return Stall(death, later, usual, received["missing"], received["twice"])
 
 
 async def measure(contestant: Contestant, plan: StallPlan) -> Stall:
@@ -130,8 +139,7 @@ async def measure(contestant: Contestant, plan: StallPlan) -> Stall:
     arrivals = received["arrivals_ns"]
     if not arrivals or not arrivals[0] < killed_ns < arrivals[-1]:
         raise ClientError("the subscriber got nothing before a broker died, or nothing after it")
-    seconds, usual = stall(arrivals, killed_ns, 1 / plan.per_second)
-    return Stall(seconds, usual, received["missing"], received["twice"])
+    return stall_of(received, killed_ns, 1 / plan.per_second)
 
 
 async def take_turns(plan: StallPlan) -> list[StallEntry]:
@@ -158,4 +166,8 @@ async def _measure(contestant: Contestant, entry: StallEntry, plan: StallPlan) -
     entry.stalls.append(found)
     if found.missing:
         entry.status, entry.reason = "wrong", f"{found.missing:,} of {plan.order.count:,} messages are missing"
-    say("stall".ljust(24) + entry.label.ljust(40) + f"{found.seconds:>12,.3f} s")
+    say(
+        "stall".ljust(32)
+        + entry.label.ljust(40)
+        + f"{found.death_seconds:>12,.3f} s, later {found.later_seconds:,.3f} s"
+    )
