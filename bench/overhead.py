@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from bench.brokers.records import keyed, keys_of
@@ -177,7 +178,9 @@ def weigh(
     network.pass_time(10.0)  # everybody knows everything, and has said so
     for link in network.weights:
         network.weights[link] = Weights()
-    for number, record in enumerate(keyed(publications, 2 * subscriptions)):
+    records = keyed(publications, 2 * subscriptions)
+    Random("publications").shuffle(records)  # what is wanted and what is not must not take turns
+    for number, record in enumerate(records):
         network.pass_time(PAUSE_SECONDS)
         if changes and number % CHANGE_EVERY == CHANGE_EVERY // 2:
             client = clients[number // CHANGE_EVERY % brokers]

@@ -79,8 +79,7 @@ def sheets(run: ReliableRun) -> list[Sheet]:
     """All tables of a run."""
     marks = {True: "reached", False: "MISSED", None: "–"}
     targets = [(one.target, one.wanted, one.found, marks[one.reached]) for one in outcomes(run)]
-    by_brokers = [one for one in run.points if one.subscriptions == MANY_SUBSCRIPTIONS]
-    by_subscriptions = [one for one in run.points if one.brokers == MANY_BROKERS]
+    by_brokers, by_subscriptions = scales(run)
     found = [
         Sheet("Targets", ("target", "wanted", "found", ""), targets, words=4),
         _rates(run),
@@ -97,6 +96,13 @@ def sheets(run: ReliableRun) -> list[Sheet]:
         ),
     ]
     return [sheet for sheet in found if sheet.rows]
+
+
+def scales(run: ReliableRun) -> tuple[list[Point], list[Point]]:
+    """The points with ever more brokers, and those with ever more subscriptions."""
+    points = sorted(run.points, key=lambda one: (one.changes, one.brokers, one.subscriptions))
+    by_brokers = [one for one in points if one.subscriptions == MANY_SUBSCRIPTIONS]
+    return by_brokers, [one for one in points if one.brokers == MANY_BROKERS]
 
 
 def _rates(run: ReliableRun) -> Sheet:
@@ -261,18 +267,18 @@ def _draw_rates(run: ReliableRun, axis: Axes) -> None:
     axis.set_xlim(0, 1.3 * max(axis.get_xlim()[1], 1.0))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1_000:,g}k" if value else "0")
     axis.set_title("Three nodes in a line, messages/s", fontsize=11, loc="left")
-    axis.legend(fontsize=8, frameon=False, loc="lower right")
+    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
 
 
 def _draw_bytes(run: ReliableRun, axis: Axes) -> None:
     """On the link that all subscribers are behind: against brokers, and against subscriptions on a second scale."""
     above = axis.twiny()
     above.spines["right"].set_visible(False)
-    scales = (
-        (axis, [one for one in run.points if one.subscriptions == MANY_SUBSCRIPTIONS], "brokers", "o"),
-        (above, [one for one in run.points if one.brokers == MANY_BROKERS], "subscriptions", "s"),
-    )
-    for scale, points, what, marker in scales:
+    by_brokers, by_subscriptions = scales(run)
+    for scale, points, what, marker in (
+        (axis, by_brokers, "brokers", "o"),
+        (above, by_subscriptions, "subscriptions", "s"),
+    ):
         for changes, dashes in ((False, "-"), (True, "--")):
             chosen = [one for one in points if one.changes == changes]
             for kind, colour in (("vectors", _OURS), ("silences", _OTHER)):
