@@ -12,7 +12,7 @@ export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-spark bench-statistics bench-order soak clean
+.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,7 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-match bench-route bench-broker bench-spark bench-statistics bench-order ## run every benchmark
+bench: bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order ## run every benchmark
 
 bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
@@ -54,6 +54,10 @@ bench-route: $(KERNELS) ## measure routing: changes a second, the simulator, the
 bench-broker: $(KERNELS) ## measure the broker beside NATS, RabbitMQ and ActiveMQ; results go to bench/results
 	@tools/peers.sh
 	$(BIN)/python -m bench.broker
+
+bench-reliable: $(KERNELS) ## measure reliable delivery: its cost, and stalls when a broker dies, beside NATS; results go to bench/results
+	@tools/peers.sh
+	$(BIN)/python -m bench.reliable
 
 bench-spark: $(KERNELS) ## measure the data pipeline on Spark beside Spark's own means; results go to bench/results
 	$(BIN)/python -m bench.spark

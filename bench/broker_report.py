@@ -80,23 +80,25 @@ def sheets(run: BrokerRun) -> list[Sheet]:
             "Machine",
             ("what", "which"),
             [*run.machine.items(), ("started", run.started), ("command", f"`{run.command}`")],
-            _quiet(run),
+            quiet(run),
             words=2,
         ),
     ]
     return [sheet for sheet in found if sheet.rows]
 
 
-_CPU = "CPU: processor time of the publisher, of all processes of the broker and of all subscribers, for one message."
+CPU_NOTE = (
+    "CPU: processor time of the publisher, of all processes of the broker and of all subscribers, for one message."
+)
 _ONE_TO_ONE = (
     "From the first publication until the last message was received; none was lost. NATS carries the packed record as opaque "
     "bytes, which costs its clients nothing; beside it the same with clients that pack and unpack records, as Sluice's do. "
-    f"Arrow: the same records, published and received in batches of {ARROW_ROWS:,}. {_CPU}"
+    f"Arrow: the same records, published and received in batches of {ARROW_ROWS:,}. {CPU_NOTE}"
 )
 _FILTERS = (
     "A subscription is an equality on a key; all keys in turn. ActiveMQ: a topic, and for each subscription a consumer with a "
     "selector. RabbitMQ: a headers exchange, a queue for each connection, a binding for each subscription. Each connection has "
-    f"a process of its own. {_CPU}"
+    f"a process of its own. {CPU_NOTE}"
 )
 _DURABLE = (
     "From the first publication until the last acknowledgement. Sluice calls fsync before it acknowledges, for all that came "
@@ -107,11 +109,14 @@ _DURABLE = (
     f"most {WINDOW:,} under way*: Sluice's publisher stops after every {WINDOW:,} until these are acknowledged. *Without "
     "fsync*: SQLite still calls it at its checkpoints."
 )
-_SUBSCRIPTIONS = f"As content filters above, on up to ten connections: each message matches one subscription. {_CPU}"
-_LINE = f"The publisher at one end, the subscriber at the other. {_CPU}"
+_SUBSCRIPTIONS = (
+    f"As content filters above, on up to ten connections: each message matches one subscription. {CPU_NOTE}"
+)
+_LINE = f"The publisher at one end, the subscriber at the other. {CPU_NOTE}"
 
 
-def _quiet(run: BrokerRun) -> str:
+def quiet(run: BrokerRun) -> str:
+    """Whether the machine was, in a sentence."""
     disturbed, trials = run.disturbed
     if not disturbed:
         return "Nothing else used the machine meanwhile."
@@ -128,27 +133,30 @@ def _rates(run: BrokerRun, scenario: str, title: str, note: str) -> Sheet:
     ours = run.find(scenario, OURS)
     for entry in entries:
         if entry.status != "ok":
-            rows.append((entry.label, _status(entry), *[""] * 5))
+            rows.append((entry.label, status(entry), *[""] * 5))
             continue
         times = f"{ours.per_second / entry.per_second:,.2f}×" if ours and entry.system != ours.system else ""
-        rows.append((entry.label, *_speed(entry), *_cpu(entry), times))
-    columns = ("system", "messages/s", "least – most", *_CPU_COLUMNS, "Sluice is faster by")
+        rows.append((entry.label, *speed(entry), *cpu(entry), times))
+    columns = ("system", "messages/s", "least – most", *CPU_COLUMNS, "Sluice is faster by")
     return Sheet(title, columns, rows, f"Medians of {run.rounds}. {note}")
 
 
-_CPU_COLUMNS = ("CPU, publisher, µs", "broker, µs", "subscribers, µs")
+CPU_COLUMNS = ("CPU, publisher, µs", "broker, µs", "subscribers, µs")
 
 
-def _status(entry: Entry) -> str:
+def status(entry: Entry) -> str:
+    """How it went, and why."""
     return f"{entry.status}: {entry.reason}" if entry.reason else entry.status
 
 
-def _speed(entry: Entry) -> tuple[str, str]:
+def speed(entry: Entry) -> tuple[str, str]:
+    """Messages a second: the median, and the least and the most."""
     rates = [trial.per_second for trial in entry.trials]
     return f"{entry.per_second:,.0f}", f"{min(rates):,.0f} – {max(rates):,.0f}"
 
 
-def _cpu(entry: Entry) -> tuple[str, str, str]:
+def cpu(entry: Entry) -> tuple[str, str, str]:
+    """Processor time for a message: of the publisher, the broker and the subscribers."""
     publisher = entry.median(lambda trial: trial.publisher_cpu_seconds / trial.count)
     broker = entry.median(lambda trial: trial.broker_cpu_seconds / trial.count)
     subscribers = entry.median(lambda trial: trial.subscriber_cpu_seconds / trial.count)
@@ -159,13 +167,13 @@ def _latency(run: BrokerRun) -> Sheet:
     rows = []
     for entry in run.of("latency"):
         if entry.status != "ok":
-            rows.append((entry.label, _status(entry), *[""] * 4))
+            rows.append((entry.label, status(entry), *[""] * 4))
             continue
-        rows.append((entry.label, *(f"{entry.latency_us(name):,.0f}" for name in PERCENTILES), *_cpu(entry)))
-    columns = ("system", *(f"{name}, µs" for name in PERCENTILES), *_CPU_COLUMNS)
+        rows.append((entry.label, *(f"{entry.latency_us(name):,.0f}" for name in PERCENTILES), *cpu(entry)))
+    columns = ("system", *(f"{name}, µs" for name in PERCENTILES), *CPU_COLUMNS)
     note = (
         f"Medians of {run.rounds}. From the call that publishes until the subscriber has the unpacked record. What is due is "
-        f"published every millisecond. {_CPU}"
+        f"published every millisecond. {CPU_NOTE}"
     )
     return Sheet("Latency at a steady rate", columns, rows, note)
 
@@ -173,10 +181,10 @@ def _latency(run: BrokerRun) -> Sheet:
 def _sizes(run: BrokerRun, scenario: str, title: str, note: str) -> Sheet:
     rows = []
     for entry in run.of(scenario):
-        cells = (*_speed(entry), *_cpu(entry)) if entry.status == "ok" else (_status(entry), *[""] * 4)
+        cells = (*speed(entry), *cpu(entry)) if entry.status == "ok" else (status(entry), *[""] * 4)
         rows.append((f"{entry.size:,}", *cells))
     what = "subscriptions" if scenario == "subscriptions" else "brokers"
-    columns = (what, "delivered messages/s", "least – most", *_CPU_COLUMNS)
+    columns = (what, "delivered messages/s", "least – most", *CPU_COLUMNS)
     return Sheet(title, columns, rows, f"Medians of {run.rounds}. {note}", words=0)
 
 

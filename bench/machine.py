@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -34,6 +35,7 @@ def describe() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "sluice": sluice.__version__,
+        "commit": _commit(),
     }
     return found | {name: metadata.version(name) for name in PACKAGES}
 
@@ -47,6 +49,16 @@ def resident() -> dict[str, int]:
         if name in fields:
             found[fields[name]] = int(rest.split()[0]) * 1024
     return found
+
+
+def _commit() -> str:
+    """Which commit of this repository is measured, and whether something was changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
 
 
 def _cpu() -> str:

@@ -80,6 +80,26 @@ async def paced(order: Order) -> AsyncIterator[range]:
         await asyncio.sleep(0.001)
 
 
+class Arrivals:
+    """When each of so many records came, where some may come late, twice or never."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._seen: set[int] = set()
+        self._times_ns: list[int] = []
+
+    def note(self, id: int) -> bool:
+        """A record came; whether that was the last one."""
+        self._times_ns.append(time.perf_counter_ns())
+        self._seen.add(id)
+        return len(self._seen) == self._count
+
+    def found(self) -> dict[str, Any]:
+        """What there is to tell."""
+        seen = len(self._seen)
+        return {"arrivals_ns": self._times_ns, "missing": self._count - seen, "twice": len(self._times_ns) - seen}
+
+
 def latencies(nanoseconds: list[int]) -> dict[str, float]:
     """The median and the 99th percentile, in microseconds."""
     ordered = sorted(nanoseconds)

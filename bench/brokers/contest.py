@@ -141,19 +141,35 @@ class Stand:
         self._publisher = publisher
         self._subscribers = subscribers
 
+    @property
+    def _everyone(self) -> tuple[Process, ...]:
+        return *self._subscribers, self._publisher
+
+    async def prepare(self, order: Order) -> None:
+        """Has everybody prepare for an order: the publisher for all of it, every subscriber for its share."""
+        counts = (*self.contestant.shares(order.count), order.count)
+        for process, count in zip(self._everyone, counts, strict=True):
+            await process.tell(asdict(replace(order, count=count)))
+        for process in self._everyone:
+            await process.hear(SETUP_SECONDS)
+
+    async def go(self) -> None:
+        """Gives everybody the word."""
+        for process in self._everyone:
+            await process.tell({})
+
+    async def found(self, order: Order) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """What the subscribers have found in carrying out an order, and what the publisher has."""
+        limit_seconds = order.limit_seconds + ANSWER_SECONDS
+        *received, published = [await process.hear(limit_seconds) for process in self._everyone]
+        return received, published
+
     async def measure(self, order: Order) -> Trial:
         """Has the publisher carry out an order, and every subscriber receive its share."""
-        everyone = (*self._subscribers, self._publisher)
-        counts = (*self.contestant.shares(order.count), order.count)
-        for process, count in zip(everyone, counts, strict=True):
-            await process.tell(asdict(replace(order, count=count)))
-        for process in everyone:
-            await process.hear(SETUP_SECONDS)
+        await self.prepare(order)
         before, all_before = self.server.cpu_seconds(), all_cpu_seconds()
-        for process in everyone:
-            await process.tell({})
-        limit_seconds = order.limit_seconds + ANSWER_SECONDS
-        *received, published = [await process.hear(limit_seconds) for process in everyone]
+        await self.go()
+        received, published = await self.found(order)
         broker, everything = self.server.cpu_seconds() - before, all_cpu_seconds() - all_before
         clients = sum(words["cpu_seconds"] for words in received)
         last_ns = max(words["last_ns"] for words in received or [published])

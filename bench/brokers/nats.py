@@ -29,12 +29,17 @@ SUBJECT = "quotes"
 WINDOW = 4_000
 
 
+def program() -> str | None:
+    """Where the server is; None if it is not installed."""
+    return shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin")
+
+
 def version() -> str | None:
     """The version of the server; None if it is not installed."""
-    program = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin")
-    if program is None:
+    server = program()
+    if server is None:
         return None
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
     return said.rpartition("v")[2].strip()
 
 
@@ -54,8 +59,8 @@ def serve(directory: Path, *, synchronous_files: bool = False) -> Iterator[Serve
     configuration.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_pending: 1GB\nwrite_deadline: "60s"\njetstream {{ store_dir: "{store}" }}\n'
     )
-    program = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin") or "nats-server"
-    with started([program, "-c", str(configuration)], directory, {}, lambda said: "Server is ready" in said) as session:
+    command = [program() or "nats-server", "-c", str(configuration)]
+    with started(command, directory, {}, lambda said: "Server is ready" in said) as session:
         yield Server((f"nats://127.0.0.1:{port}",), (session,))
 
 

@@ -230,7 +230,7 @@ async def warm_up(stand: Stand, plan: Plan, *, paced: bool) -> Order:
 def _tell(entry: Entry) -> None:
     """One line of progress."""
     size = f" {entry.size:,}" if entry.size else ""
-    what = f"{entry.scenario}{size}".ljust(24) + entry.label.ljust(40)
+    what = f"{entry.scenario}{size}".ljust(32) + entry.label.ljust(40)
     if entry.status != "ok":
         say(f"{what}{entry.status}{': ' if entry.reason else ''}{entry.reason}")
     elif entry.scenario == "latency":

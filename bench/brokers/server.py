@@ -40,6 +40,8 @@ class Server:
     """Where clients connect: one address for each broker."""
     sessions: tuple[int, ...]
     """The sessions of its processes."""
+    processes: tuple[int, ...] = ()
+    """The process of each broker, where somebody may want to kill it."""
 
     @property
     def address(self) -> str:
