@@ -64,7 +64,7 @@ HANDSHAKE_SECONDS = 10.0
 #: How long a broker that stops waits for its peers to take their leave.
 FAREWELL_SECONDS = 1.0
 #: Between two attempts to reach a neighbour.
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 0.5
 #: What is taken in from a publisher that was held up before the next one has its turn.
 PORTION_BYTES = 64 << 10
 #: What holds publishers up besides a peer.

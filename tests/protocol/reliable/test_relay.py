@@ -90,6 +90,20 @@ def test_a_broker_of_which_nothing_is_known_may_lie_anywhere() -> None:
     assert prices(found["x"]) == prices(found["y"]) == [9, 1]
 
 
+@pytest.mark.parametrize("told", ["x1", "x2"])
+def test_a_broker_that_is_back_gets_nothing_for_whom_it_has_no_way_to_yet(told: str) -> None:
+    broker = Broker("b", BrokerConfig(durable=True))
+    broker.step(LinkUp("p", Role.BROKER), 0.0)
+    for name in ("x1", "x2"):
+        broker.step(LinkUp(name, Role.BROKER, node="x"), 0.0)
+    tell(broker, told, "price > 5", {"z": 3}, "z")
+    assert passed(broker, {"z": 3}, 9).keys() == {told}
+    other = {"x1": "x2", "x2": "x1"}[told]
+    tell(broker, other, "price > 5", {"z": 3}, "z")
+    both = passed(broker, {"z": 3}, 9, first=2)
+    assert both.keys() == {broker.directions.choose("x", "p")}
+
+
 def test_caches_keep_what_others_rely_on_too() -> None:
     broker = inner(CacheConfig())
     tell(broker, "x", "price > 5", {"x": 3}, "x")

@@ -8,7 +8,7 @@ leaves out is silent for exactly those clocks, never for later ones. Brokers of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import Clocks, Gone, Head, Message, Missing, Notify, Passage, Quiet, Reached, Runs
@@ -77,7 +77,7 @@ class Relay:
             if below:
                 self._say(direction, part, Passage(passage.stream, passage.runs, below), now)
             elif part is not None:
-                self._send_to(direction, passage.stream, Notify(part))
+                self._send_to(direction, passage.stream, Notify(part), ())
 
     def _part(
         self, direction: Direction, batch: Batch | None, routes: Mapping[Direction, Route], below: Clocks
@@ -105,14 +105,16 @@ class Relay:
             self._pending[key] = runs, passage.clocks
             self._flush_at = min(self._flush_at, now + self._config.silence_seconds)
         else:
-            self._send_to(direction, passage.stream, Notify(part, Passage(passage.stream, runs, passage.clocks)))
+            whole = Passage(passage.stream, runs, passage.clocks)
+            self._send_to(direction, passage.stream, Notify(part, whole), whole.clocks)
 
     def _flush(self, key: tuple[Direction, Peer]) -> None:
         pending = self._pending.pop(key, None)
         if pending is not None:
             direction, stream = key
             self.silences += 1
-            self._send_to(direction, stream, Quiet(Passage(stream, *pending)))
+            passage = Passage(stream, *pending)
+            self._send_to(direction, stream, Quiet(passage), passage.clocks)
 
     def tick(self, now: float) -> None:
         """Sends the silences that have waited long enough."""
@@ -130,7 +132,7 @@ class Relay:
     def end(self, direction: Direction, message: Head) -> None:
         """Says in one direction where a stream ends."""
         self._flush((direction, message.stream))
-        self._send_to(direction, message.stream, message)
+        self._send_to(direction, message.stream, message, message.clocks)
 
     def keep(self, batch: Batch, passage: Passage) -> None:
         """Keeps what comes again for one broker: others may have missed it as well, and ask for it next."""
@@ -145,13 +147,14 @@ class Relay:
         if batch is not None:
             [routes] = self._forwarding.find([batch])
             batch = self._part(direction, batch, routes, passage.clocks)
-        self._send_to(direction, passage.stream, Quiet(passage) if batch is None else Notify(batch, passage))
+        message = Quiet(passage) if batch is None else Notify(batch, passage)
+        self._send_to(direction, passage.stream, message, (passage.to,))
 
     def gone(self, message: Gone) -> None:
         """Passes on that something is lost."""
         direction = self._home(message.to)
         if direction is not None:
-            self._send_to(direction, message.stream, message)
+            self._send_to(direction, message.stream, message, (message.to,))
 
     # --- towards publishers -------------------------------------------------------------------------------------------
 
@@ -184,7 +187,8 @@ class Relay:
         if peer is not None:
             self._send(peer, message)
 
-    def _send_to(self, direction: Direction, stream: Peer, message: Message) -> None:
-        peer = self._directions.choose(direction, stream)
+    def _send_to(self, direction: Direction, stream: Peer, message: Message, behind: Iterable[Peer]) -> None:
+        """Sends something of a stream to a broker of a direction: one that has told of those for whom it is, if any has."""
+        peer = self._directions.choose(direction, stream, lambda peer: self._table.has_told_of(peer, behind))
         if peer is not None:
             self._send(peer, message)

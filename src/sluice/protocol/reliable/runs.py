@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from sluice.protocol.messages import Runs
@@ -72,8 +73,12 @@ def within(offset: int, runs: Runs) -> tuple[int, int] | None:
 
 
 def rows_in(offsets: Sequence[int], runs: Runs) -> list[int]:
-    """The rows whose offsets are in a set."""
-    return [row for row, offset in enumerate(offsets) if within(offset, runs)]
+    """The rows whose offsets, which rise, are in a set.
+
+    >>> rows_in([1, 2, 5, 7], ((2, 5), (7, 9)))
+    [1, 2, 3]
+    """
+    return [row for first, last in runs for row in range(bisect_left(offsets, first), bisect_right(offsets, last))]
 
 
 def count(runs: Runs) -> int:

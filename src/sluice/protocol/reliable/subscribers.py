@@ -33,7 +33,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.runs import first_of, rows_in, runs_of, union, within, without
-from sluice.protocol.route.forward import routes_of
+from sluice.protocol.route.forward import routes, routes_of
 
 #: What came too early is kept, so many pieces of it, and asked for again beyond that.
 MAX_PIECES = 1_024
@@ -313,11 +313,15 @@ class Subscribers:
                 yield client, Ready(ids)
 
     def _deliver(self, name: Peer, batch: Batch) -> Iterator[ToClient]:
-        found = [
-            [(client, entry) for client, entry in keys if name in self._wishes[entry.id or ""].starts]
-            for keys in self._index.matching_each(batch.notifications)
-        ]
-        for client, route in routes_of(found).items():
+        if self.streams[name].waiting:
+            started = [
+                [(client, entry) for client, entry in keys if name in self._wishes[entry.id or ""].starts]
+                for keys in self._index.matching_each(batch.notifications)
+            ]
+            found = routes_of(started)
+        else:
+            [found] = routes(self._index, batch.notifications, [len(batch)])
+        for client, route in found.items():
             yield client, Deliver(batch.whole_or(route.rows), route.combinations, route.which, reliable=True)
 
     def _lose(self, name: Peer, first: int, last: int) -> Iterator[ToClient]:

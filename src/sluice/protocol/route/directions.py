@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -74,12 +75,17 @@ class Directions:
         """Whether what came from a peer goes on in a direction: what comes from a sibling is for the clients here."""
         return self.of(source) != direction and source not in self._siblings
 
-    def choose(self, direction: Direction, stream: Peer) -> Peer | None:
-        """The broker of a direction that gets what is of one stream: the same as long as it is there, so that order is kept."""
+    def choose(
+        self, direction: Direction, stream: Peer, leads_on: Callable[[Peer], bool] = lambda _: True
+    ) -> Peer | None:
+        """The broker of a direction that gets what is of one stream: the same as long as it is there, so that order is kept.
+
+        One that does not lead on to where it has to go gets it only if none does: it may be back before its own links are.
+        """
         peers = self._peers.get(direction, {})
         if len(peers) == 1:
             return next(iter(peers))
-        return min(peers, key=lambda peer: _weight(stream, peer), default=None)
+        return min(peers, key=lambda peer: (not leads_on(peer), _weight(stream, peer)), default=None)
 
     def choose_sibling(self, stream: Peer) -> Peer | None:
         """A broker of the same node, which may have a link that this one lacks."""

@@ -79,10 +79,10 @@ class Forwarding:
         index = self._made()
         if all(isinstance(batch, Records) for batch in batches):
             together = Notifications(chain.from_iterable(batch.notifications for batch in batches))
-            yield from _routes(index, together, [len(batch) for batch in batches])
+            yield from routes(index, together, [len(batch) for batch in batches])
         else:
             for batch in batches:
-                yield from _routes(index, batch.notifications, [len(batch)])
+                yield from routes(index, batch.notifications, [len(batch)])
 
     def _made(self) -> Index:
         if self._index is None:
@@ -92,7 +92,7 @@ class Forwarding:
         return self._index
 
 
-def _routes(
+def routes(
     index: Index, records: Notifications | pa.RecordBatch, lengths: list[int]
 ) -> Iterator[dict[Direction, Route]]:
     """The routes of batches that follow each other in the records, each so long."""

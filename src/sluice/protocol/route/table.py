@@ -191,6 +191,11 @@ class Table:
         of = self._directions.of
         return latest(clocks for peer, clocks in self._clocks.items() if of(peer) == direction)
 
+    def has_told_of(self, peer: Peer, brokers: Iterable[Peer]) -> bool:
+        """Whether a peer has told of the reliable subscriptions of all these brokers."""
+        told = self._clocks.get(peer, NO_CLOCKS)
+        return all(broker in told for broker in brokers)
+
     def _clocks_for(self, peer: Peer) -> Clocks:
         tells = self._directions.tells
         return latest([self.clock, *(clocks for source, clocks in self._clocks.items() if tells(source, peer))])

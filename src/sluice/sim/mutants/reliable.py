@@ -22,7 +22,7 @@ from sluice.sim.mutants.mutant import Patch, mutant
 # --- brokers on the way -----------------------------------------------------------------------------------------------
 
 
-@mutant("reliable", "judges-unknowing", "a broker leaves out what it knows too little of")
+@mutant("reliable", "judges-unknowing", "a broker leaves out what it knows too little of", first=40)
 def _() -> Patch:
     return relay, "knows", lambda original: lambda held, needed: True
 
@@ -235,7 +235,7 @@ def _() -> Patch:
     return Subscribers, "ask", make
 
 
-@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=133)
+@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=38)
 def _() -> Patch:
     return Subscribers, "_lose", lambda original: lambda self, name, first, last: iter(())
 
@@ -279,21 +279,23 @@ def _() -> Patch:
     return Reliable, "answered", lambda original: lambda self, id, answer: self.source.was_read(id) is not None
 
 
-@mutant("reliable", "log-lies", "what the log holds no more counts as unwanted", first=133)
+@mutant("reliable", "log-lies", "what the log holds no more counts as unwanted", first=38)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def gone(self: Relay, message: Any) -> None:
             direction = self._home(message.to)
             if direction is not None:
                 passage = Passage(message.stream, message.runs, {message.to: 1 << 62}, message.to)
-                self._send_to(direction, message.stream, Quiet(passage))
+                self._send_to(direction, message.stream, Quiet(passage), (message.to,))
 
         return gone
 
     return Relay, "gone", make
 
 
-@mutant("reliable", "trimmed-for-the-first", "the log lets go of what one of those who rely on it has reached", first=7)
+@mutant(
+    "reliable", "trimmed-for-the-first", "the log lets go of what one of those who rely on it has reached", first=316
+)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def needs_from(self: Source, now: float) -> int | None:
