@@ -99,7 +99,7 @@ class SparkRun:
     def times(self, peer: Figure | None, case: tuple[int, int]) -> float | None:
         """How many times as fast as a peer Sluice is."""
         ours = self.of(OURS, case)
-        return peer.seconds / ours.seconds if ours and peer else None
+        return peer.seconds / ours.seconds if ours and peer and peer.status == "ok" else None
 
 
 def measure(contestant: str, case: tuple[int, int], cores: int, rounds: int, master: str | None = None) -> Figure:
@@ -278,18 +278,18 @@ def plot(run: SparkRun, path: Path) -> None:
     pyplot.close(figure)
 
 
-def write(run: SparkRun, directory: Path) -> None:
-    """The raw figures, the tables and the plot."""
+def write(run: SparkRun, directory: Path, name: str) -> None:
+    """The raw figures, the tables and the plot, under a name."""
     directory.mkdir(parents=True, exist_ok=True)
     raw: dict[str, Any] = asdict(run)
-    (directory / "spark-match.json").write_text(json.dumps(raw, indent=1) + "\n")
-    plot(run, directory / "spark-match.png")
+    (directory / f"{name}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    plot(run, directory / f"{name}.png")
     head = (
         "# Matching on Spark: Sluice and joins\n\nWritten by `make bench-spark`; what is measured and how is in "
-        "[the README](../README.md#spark), the raw figures are in [spark-match.json](spark-match.json).\n\n"
-        "![seconds of every contestant](spark-match.png)\n"
+        f"[the README](../README.md#spark), the raw figures are in [{name}.json]({name}.json).\n\n"
+        f"![seconds of every contestant]({name}.png)\n"
     )
-    (directory / "spark-match.md").write_text("\n".join([head, *(sheet.markdown() for sheet in sheets(run))]))
+    (directory / f"{name}.md").write_text("\n".join([head, *(sheet.markdown() for sheet in sheets(run))]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -301,6 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--contestants", help=f"some of {','.join(CONTESTANTS)}")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs (default: 5)")
     parser.add_argument("--output", type=Path, metavar="DIRECTORY", help="write the results here")
+    parser.add_argument("--name", default="spark-match", help="how the results are called (default: %(default)s)")
     options = parser.parse_args(given)
     cases = QUICK if options.quick else FULL
     if options.cases:
@@ -315,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     full = (cases, contestants, rounds) == (FULL, CONTESTANTS, 5)
     directory = options.output or (RESULTS if full else None)
     if directory is not None:
-        write(run, directory)
+        write(run, directory, options.name)
         say(f"written to {os.path.relpath(directory)}")
     say(f"took {time.perf_counter() - start:.0f} s")
     return 1 if wrong(run) or any(each.status == "failed" for each in run.figures if each.contestant == OURS) else 0

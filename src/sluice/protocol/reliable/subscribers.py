@@ -57,6 +57,8 @@ class Wish:
     clock: int
     #: For each stream the first offset that it gets.
     starts: dict[Peer, int] = field(default_factory=dict)
+    #: How far its client was told that it is.
+    passed: tuple[tuple[Peer, int], ...] = ()
     #: Whether its client knows that it has started everywhere.
     is_ready: bool = False
 
@@ -359,13 +361,18 @@ class Subscribers:
                 yield Reached(name, {self._name: stream.cursor})
 
     def progress(self) -> Iterator[ToClient]:
-        """Tells clients how far each subscription is: should their link break, they need not read again what was not theirs."""
-        found: dict[tuple[Peer, tuple[Peer, ...]], list[EntryId]] = {}
+        """Tells clients how far subscriptions are that have come further.
+
+        Should their link break, they need not read again what was not theirs.
+        """
+        found: dict[tuple[Peer, tuple[tuple[Peer, int], ...]], list[EntryId]] = {}
         for wish in self._wishes.values():
-            found.setdefault((wish.client, tuple(wish.starts)), []).append(wish.id)
-        for (client, streams), ids in found.items():
-            if streams:
-                yield client, Passed({name: self.streams[name].cursor or 0 for name in streams}, tuple(ids))
+            passed = tuple((name, self.streams[name].cursor or 0) for name in wish.starts)
+            if passed != wish.passed:
+                wish.passed = passed
+                found.setdefault((wish.client, passed), []).append(wish.id)
+        for (client, passed), ids in found.items():
+            yield client, Passed(dict(passed), tuple(ids))
 
 
 def _by_client(wishes: Iterable[Wish]) -> Iterator[tuple[Peer, tuple[EntryId, ...]]]:
