@@ -23,12 +23,13 @@ from typing import Any
 from sluice import parse
 from sluice.broker.server import Server
 from sluice.errors import ProtocolError
-from sluice.protocol.batch import Batch, Logged, Place, Records, Rows, portable
+from sluice.protocol.batch import MARKED, Batch, Logged, Place, Records, Rows, Stamp, portable
 from sluice.protocol.frames import MORE, FrameReader
 from sluice.protocol.messages import (
     Accepted,
     Ack,
     Answer,
+    Await,
     Change,
     Commit,
     Deliver,
@@ -40,6 +41,7 @@ from sluice.protocol.messages import (
     Failed,
     Fetch,
     Fetched,
+    Floor,
     Forget,
     Gone,
     Halted,
@@ -111,7 +113,7 @@ class Fuzzer:
             lambda: Hello(PROTOCOL, self.role(), self.name(), self.number(), self.number()),
             lambda: Hello(PROTOCOL, Role.BROKER, self.name(), self.number(), node=self.name()),
             lambda: Welcome(PROTOCOL, self.name(), self.number(), self.random.choice((None, 5)), 2.5),
-            lambda: Welcome(PROTOCOL, self.name(), self.number(), 5, 2.5, self.name(), self.name()),
+            lambda: Welcome(PROTOCOL, self.name(), self.number(), 5, 2.5, self.name(), self.name(), self.name()),
             lambda: Bye(self.name(), self.generator.chance(0.5)),
             Ping,
             lambda: Credit(self.number()),
@@ -119,10 +121,13 @@ class Fuzzer:
             self.change,
             lambda: Digest(self.kind(), self.version(), self.number()),
             lambda: Lost(self.kind()),
-            lambda: Snapshot(self.kind(), self.version(), self.entries(), self.clocks()),
+            lambda: Snapshot(self.kind(), self.version(), self.entries(), self.clocks(), self.generator.chance(0.5)),
             lambda: Ack(self.kind(), self.version()),
             lambda: Notify(self.batch()),
             self.passing,
+            lambda: Notify(self.batch().stamped(self.stamp()), None, self.random.choice((None, self.offset()))),
+            lambda: Floor(self.offset()),
+            lambda: Await(self.offset()),
             lambda: Quiet(Passage(self.name(), self.runs(), self.clocks(), self.random.choice((None, self.name())))),
             lambda: Head(self.name(), self.offset(), self.clocks()),
             lambda: Missing(self.name(), self.name(), self.runs(), self.offset()),
@@ -171,6 +176,7 @@ class Fuzzer:
                 self.random.choice((None, self.id(), "c/1")),
                 self.random.choice(replays),
                 self.generator.chance(0.2),
+                self.generator.chance(0.2),
             )
             for _ in range(self.random.randrange(4))
         )
@@ -179,7 +185,7 @@ class Fuzzer:
     def change(self) -> Change:
         entries = self.entries()
         cut = self.random.randint(0, len(entries))
-        return Change(self.kind(), self.version(), self.version(), entries[:cut], entries[cut:], self.clocks())
+        return Change(self.kind(), self.version(), self.version(), entries[:cut], entries[cut:], self.clocks(), cut > 0)
 
     def offset(self) -> int:
         return self.random.choice((0, 1, 7, 200, 2**31, 2**63 - 1))
@@ -215,8 +221,13 @@ class Fuzzer:
         table = batch_of([self.generator.record() for _ in range(count)])
         return Rows(publisher, numbers, table=table, logged=logged)
 
+    def stamp(self) -> Stamp:
+        return self.random.choice((MARKED, Stamp(self.offset(), self.name()), Stamp(7, "b", is_marked=True)))
+
     def deliver(self) -> Deliver:
         batch = self.batch()
+        if self.generator.chance(0.3):
+            return Deliver(batch.stamped(self.stamp()), (("c/1", "c/2"),), ordered=True)
         if self.generator.chance(0.5):
             return Deliver(batch, (("c/1", "c/2"),))
         which = array("I", (self.random.randrange(2) for _ in range(len(batch))))

@@ -280,7 +280,8 @@ def _simulate_parser(verbs: Any) -> None:
         "\n"
         "scenarios: routing (notifications reach exactly those who asked), completeness (who was told so misses\n"
         "nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal),\n"
-        "streams (what was accepted is logged once, and durable readers get all of it).\n"
+        "streams (what was accepted is logged once, and durable readers get all of it), replay (the past, then what\n"
+        "is live), reliable (everything from the start on, in order, once), order (the same order for all).\n"
         "faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication,\n"
         "corruption, clocks, tables; in streams also disk-full, retention.",
         """  sluice simulate

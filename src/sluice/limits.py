@@ -78,6 +78,10 @@ MAX_VECTORS = 256
 #: Stretches of offsets in one message: as many as one question for what is missing can make.
 MAX_RUNS = 4_096
 
+#: Moments that a client may have seen before its broker did, which may have been started again: a batch takes one, and at
+#: 10,000 batches a second these are three years.
+MAX_AHEAD = 1 << 40
+
 #: Characters of the name of a broker, a client or a durable subscription.
 MAX_NAME = 200
 

@@ -11,7 +11,7 @@ from sluice import limits
 from sluice.broker import desk, server
 from sluice.net import connection
 from sluice.net.address import DEFAULT_PORT
-from sluice.protocol import stream, wire
+from sluice.protocol import parts, stream, wire
 from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Kind, Role
 from sluice.protocol.wire import PROTOCOL, Policy, decode
@@ -43,8 +43,8 @@ def test_fields_are_as_many_as_there_are() -> None:
 
 def test_questions_and_answers_are_in_the_table() -> None:
     rows = cells("Questions")
-    assert [row[0].strip("`") for row in rows if row[0]] == [*wire._QUESTIONS]
-    assert {row[2].strip("`") for row in rows} == {*wire._ANSWERS}
+    assert [row[0].strip("`") for row in rows if row[0]] == [*parts.QUESTIONS]
+    assert {row[2].strip("`") for row in rows} == {*parts.ANSWERS}
 
 
 def test_limits_are_those_of_the_code() -> None:

@@ -17,16 +17,18 @@ from sluice.broker import server as server_module
 from sluice.broker.server import Server
 from sluice.client.commands import Publish
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_FRAME_BYTES
-from sluice.protocol.batch import Logged, Records
+from sluice.protocol.batch import MARKED, Logged, Records, Stamp
 from sluice.protocol.messages import (
     Accepted,
     Ack,
+    Await,
     Change,
     Deliver,
     Describe,
     Described,
     Digest,
     Entry,
+    Floor,
     Gone,
     Head,
     Kind,
@@ -77,8 +79,8 @@ BEFORE_HELLO: dict[str, tuple[bytes | Anything, str]] = {
     "a subscription": (subscribe(0, entry()), "say hello first"),
     "credit": (Credit(5), "say hello first"),
     "a welcome": (Welcome(PROTOCOL, "b", 1, None, 1.0), "nobody waits for your welcome"),
-    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 3 of the protocol, not 0"),
-    "a newer version": (Hello(4, Role.BROKER, "eve", 1), "speaks version 3 of the protocol, not 4"),
+    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 4 of the protocol, not 0"),
+    "a newer version": (Hello(5, Role.BROKER, "eve", 1), "speaks version 4 of the protocol, not 5"),
     "the broker's own name": (Hello(PROTOCOL, Role.BROKER, "b", 1), "b is the name of this broker"),
     "a name with a slash": (Hello(PROTOCOL, Role.CLIENT, "e/ve", 1), "has a slash in it"),
     "the name of a client, as a broker": (
@@ -128,6 +130,18 @@ FROM_CLIENTS: dict[str, tuple[bytes | Anything, str]] = {
         subscribe(0, Entry(parse("x > 1"), "eve/1", reliable=True)),
         "b keeps no log, so nothing can be reliable there",
     ),
+    "a place in the order": (Notify(records().stamped(Stamp(5, "b"))), "only brokers say where a publication stands"),
+    "a promise with a publication": (
+        Notify(records().stamped(MARKED), None, 5),
+        "only brokers say where a publication stands",
+    ),
+    "a promise": (Floor(5), "only brokers say Floor"),
+    "a wish of others": (Snapshot(Kind.SUBSCRIPTIONS, Version(1, 0), (), {}, ordered=True), "that others want order"),
+    "an ordered watch": (
+        Snapshot(Kind.WATCHES, Version(1, 0), (Entry(parse("x > 1"), "eve/1", ordered=True),)),
+        "cannot be in order",
+    ),
+    "a time that nobody has seen": (Await(1 << 62), "no clock is as far ahead"),
     "a record that is too large": (
         Notify(Records("eve", range(1, 2), records=[{"x": b"0" * 1_100_000}])),
         "a record takes more than",

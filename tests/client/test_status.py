@@ -136,6 +136,16 @@ def test_nodes_and_who_relies_on_them() -> None:
     assert "relied on by" not in shown([], [report("b1", node="b1", reliable=idle)])
 
 
+def test_what_is_held_back_for_the_sake_of_order() -> None:
+    names = ("subscriptions", "stamped", "waiting", "waiting_clients", "unstamped", "held", "floors", "questions")
+    idle: dict[str, float] = dict.fromkeys((*names, "waiting_seconds", "held_seconds", "longest_seconds"), 0)
+    busy = {**idle, "subscriptions": 3, "stamped": 1_200, "waiting": 4, "unstamped": 1, "waiting_seconds": 0.0125}
+    busy |= {"held": 50, "held_seconds": 0.5, "longest_seconds": 0.25, "floors": 70, "questions": 6}
+    text = shown([], [report("b1", order=busy), report("b2", order=idle), {"name": "b3", "error": "gone"}])
+    assert re.search(r"b1 +3 +1,200 +5 +12\.5 ms +50 +10\.0 ms +250\.0 ms +70 +6\b", text)
+    assert len(re.findall("b2", text)) == 1 and "held back" not in shown([], [report("b2", order=idle)])
+
+
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     data = tmp_path_factory.mktemp("data")

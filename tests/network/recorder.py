@@ -322,7 +322,7 @@ class Client:
                 waiting = self._answers.pop(id, None)
                 if waiting is not None:
                     waiting.set_result(answer)
-            case client.Begun() | Replayed() | Ended() | CaughtUp() | Full() | Missed():
+            case client.Begun() | client.Withheld() | Replayed() | Ended() | CaughtUp() | Full() | Missed():
                 raise AssertionError(f"{name} asked for nothing but what is live and got {upcall}")
             case client.PublishAccepted() | client.PublishUnknown():
                 pass

@@ -20,7 +20,7 @@ from sluice import parse
 from sluice.errors import NotificationError, ProtocolError
 from sluice.limits import MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIGITS, MAX_NAME, MAX_RUNS, MAX_VECTORS
 from sluice.protocol import wire
-from sluice.protocol.batch import Batch, Logged, Records, Rows, batches_of, encode_record, portable
+from sluice.protocol.batch import MARKED, Batch, Logged, Records, Rows, Stamp, batches_of, encode_record, portable
 from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import (
     Answer,
@@ -37,6 +37,7 @@ from sluice.protocol.messages import (
     Version,
 )
 from sluice.protocol.packing import decode_batch, encode_batch
+from sluice.protocol.parts import ANSWERS, QUESTIONS
 from sluice.protocol.vectors import Heard, Said
 from sluice.protocol.wire import Anything, decode, encode
 from tests.fuzz_frames import Fuzzer, check_decoding
@@ -165,7 +166,7 @@ def test_every_prefix_and_every_extension_is_refused() -> None:
 
 
 CHANGE = (0, (1, 0), (1, 1))
-ENTRY = ("x > 1", "ann/1", None, False)
+ENTRY = ("x > 1", "ann/1", None, False, False)
 CLOCKS = (0, {"b": 1})
 
 
@@ -180,22 +181,22 @@ CLOCKS = (0, {"b": 1})
         (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None), "a name has 1 to 200 characters, not 201"),
         (1, (1, 1, "ann", 1, 0), "length"),
         (1, (1, 1, b"ann", 1, 0, 0, None, None), "str"),
-        (2, (1, "b", 1, None, 0.0, None, None), "a heart cannot beat"),
-        (2, (1, "b", 1, None, float("nan"), None, None), "a heart cannot beat"),
-        (2, (1, "b", 1, None, float("inf"), None, None), "a heart cannot beat"),
-        (2, (1, "b", 1, None, 1.0, "", None), "a name has 1 to 200 characters"),
-        (16, (9, (1, 0), (1, 1), [], [], {}), "9 is not a valid Kind"),
-        (16, (*CHANGE, [("x >", None, None, False)], [], {}), "cannot be read"),
-        (16, (*CHANGE, [ENTRY, ENTRY], [], {}), "names an entry twice"),
-        (16, (*CHANGE, [ENTRY], [ENTRY], {}), "names an entry twice"),
-        (16, (*CHANGE, [], [ENTRY, ("x  >  1", "ann/1", None, False)], {}), "names an entry twice"),
-        (16, (*CHANGE, [("x", None, (-1, None), False)], [], {}), "cannot be replayed"),
-        (16, (*CHANGE, [("x", None, (None, float("nan")), False)], [], {}), "cannot be replayed"),
-        (16, (*CHANGE, [], [], {"b": -1}), "the clock of b cannot be at -1"),
-        (16, (*CHANGE, [], [], {"b": 2**63}), "the clock of b cannot be at"),
-        (16, (*CHANGE, [], [], {"": 1}), "a name has 1 to 200 characters"),
-        (19, (0, (1, 0), [("(" * 1_000 + "x" + ")" * 1_000, None, None, False)], {}), "cannot be read"),
-        (19, (0, (1, 0), [], {f"b{n}": 1 for n in range(MAX_CLOCKS + 1)}), "clocks of 10,001 brokers"),
+        (2, (1, "b", 1, None, 0.0, None, None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("nan"), None, None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, float("inf"), None, None, None), "a heart cannot beat"),
+        (2, (1, "b", 1, None, 1.0, "", None, None), "a name has 1 to 200 characters"),
+        (16, (9, (1, 0), (1, 1), [], [], {}, False), "9 is not a valid Kind"),
+        (16, (*CHANGE, [("x >", None, None, False, False)], [], {}, False), "cannot be read"),
+        (16, (*CHANGE, [ENTRY, ENTRY], [], {}, False), "names an entry twice"),
+        (16, (*CHANGE, [ENTRY], [ENTRY], {}, False), "names an entry twice"),
+        (16, (*CHANGE, [], [ENTRY, ("x  >  1", "ann/1", None, False, False)], {}, False), "names an entry twice"),
+        (16, (*CHANGE, [("x", None, (-1, None), False, False)], [], {}, False), "cannot be replayed"),
+        (16, (*CHANGE, [("x", None, (None, float("nan")), False, False)], [], {}, False), "cannot be replayed"),
+        (16, (*CHANGE, [], [], {"b": -1}, False), "the clock of b cannot be at -1"),
+        (16, (*CHANGE, [], [], {"b": 2**63}, False), "the clock of b cannot be at"),
+        (16, (*CHANGE, [], [], {"": 1}, False), "a name has 1 to 200 characters"),
+        (19, (0, (1, 0), [("(" * 1_000 + "x" + ")" * 1_000, None, None, False, False)], {}, False), "cannot be read"),
+        (19, (0, (1, 0), [], {f"b{n}": 1 for n in range(MAX_CLOCKS + 1)}, False), "clocks of 10,001 brokers"),
         (39, ("b", -1, ("ann/1",)), "-1 is neither an offset"),
         (39, ("", 1, ("ann/1",)), "a name has"),
         (41, ("b", [], ("ann/1",)), "0 numbers came for 1 to 4,096 stretches"),
@@ -217,6 +218,8 @@ CLOCKS = (0, {"b": 1})
         (66, ("b", "c", [5, 1], -1), "nor a time of a clock"),
         (67, ("b", [5, 1], ""), "a name has"),
         (68, ("b", {"c": -1}), "the clock of c cannot be at -1"),
+        (80, (-1,), "-1 is neither an offset"),
+        (81, (2**63,), "nor a time of a clock"),
         (48, ("ann/1", "b", "dance", None), "'dance' is none of fetch"),
         (48, ("ann/1", "b", "fetch", (0, None, "x")), "cannot be read"),
         (48, ("h/1", "ann/1", "replay", ([b"\0\0\0\x01\x90"], None, None, ())), "cannot be read"),
@@ -273,7 +276,7 @@ def test_a_batch_that_is_none_is_refused(data: bytes, reason: str) -> None:
 def test_a_delivery_says_whom_it_is_for() -> None:
     batch = b"".join(encode_batch(Records.of("ann", 1, [{}, {}])))
     for combinations, which in (((), b""), ((("a",), ("b",)), b""), ((("a",),), struct.pack("<II", 0, 1))):
-        head = pack((combinations, which, False))
+        head = pack((combinations, which, False, None))
         with pytest.raises(ProtocolError, match="whom it is for"):
             decode(NUMBERS[Deliver], len(head).to_bytes(4, "big") + head + batch)
 
@@ -376,7 +379,7 @@ def test_a_record_may_become_longer_when_it_is_written_anew() -> None:
 def test_numbers_of_messages_are_unique_and_leave_room() -> None:
     assert len({form.number for form in wire._FORMS}) == len(wire._FORMS) == len(NUMBERS)
     assert all(a.number < b.number < 128 for a, b in pairwise(wire._FORMS))
-    said = [part.type for parts in (wire._QUESTIONS, wire._ANSWERS) for part in parts.values()]
+    said = [part.type for named in (QUESTIONS, ANSWERS) for part in named.values()]
     assert {*said} == {*get_args(Question), *get_args(Answer)}
 
 
@@ -392,7 +395,7 @@ def test_filters_of_entries_are_texts() -> None:
 def passing(offsets: list[int] | range, said_runs: list[int], vector: Any = CLOCKS, to: str | None = None) -> bytes:
     """The bytes of notifications of a log with these offsets, that come with such a passage."""
     batch = Records("ann", range(len(offsets)), records=[{}] * len(offsets), logged=Logged("b", offsets, 0))
-    head = pack((said_runs, vector, to))
+    head = pack(((said_runs, vector, to), None, None))
     return len(head).to_bytes(4, "big") + head + b"".join(encode_batch(batch))
 
 
@@ -405,12 +408,21 @@ def test_a_passage_accounts_for_all_that_comes_with_it() -> None:
             decode(NUMBERS[Notify], passing(offsets, runs))
     with pytest.raises(ProtocolError, match="a name has"):
         decode(NUMBERS[Notify], passing(range(5, 8), [5, 2], to=""))
-    head = pack(([5, 2], CLOCKS, None))
+    head = pack((([5, 2], CLOCKS, None), None, None))
     of_no_log = b"".join(encode_batch(Records.of("ann", 1, [{}])))
     with pytest.raises(ProtocolError, match="a batch of no log"):
         decode(NUMBERS[Notify], len(head).to_bytes(4, "big") + head + of_no_log)
     with pytest.raises(ProtocolError, match="ends within the head"):
         decode(NUMBERS[Notify], b"\0\0\xff\xff" + of_no_log)
+
+
+def test_only_a_mark_names_no_broker() -> None:
+    batch = Records.of("ann", 1, [{}])
+    for stamp in (MARKED, Stamp(7, "b"), Stamp(7, "b", is_marked=True)):
+        assert again(Notify(batch.stamped(stamp))) == Notify(batch.stamped(stamp))
+    for stamp, floor, reason in ((Stamp(7, ""), 1, "a name has"), (Stamp(-1, "b"), 1, "-1 is"), (MARKED, -2, "-2 is")):
+        with pytest.raises(ProtocolError, match=reason):
+            again(Notify(batch.stamped(stamp), None, floor))
 
 
 def quiet(clocks: dict[str, int]) -> Quiet:

@@ -38,6 +38,7 @@ def test_there_are_enough_of_them_in_every_scenario() -> None:
         "streams",
         "replay",
         "reliable",
+        "order",
     }
 
 

@@ -12,13 +12,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from sluice.errors import MatcherError
 from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
+from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Batch, Peer, batches_of
 from sluice.protocol.complete import Cache, CacheConfig, Completion
+from sluice.protocol.effects import Effects
 from sluice.protocol.export import Delta, Replica
 from sluice.protocol.intake import Intake
 from sluice.protocol.lease import LeaseConfig
@@ -27,12 +29,14 @@ from sluice.protocol.messages import (
     Ack,
     Answered,
     Ask,
+    Await,
     Change,
     Deliver,
     Digest,
     Effect,
     Entry,
     Event,
+    Floor,
     Gone,
     Halted,
     Head,
@@ -45,7 +49,6 @@ from sluice.protocol.messages import (
     Missing,
     Notify,
     NotStored,
-    Passage,
     Passed,
     Quiet,
     Reached,
@@ -56,7 +59,6 @@ from sluice.protocol.messages import (
     Reply,
     Request,
     Role,
-    Send,
     Skipped,
     Snapshot,
     Started,
@@ -65,6 +67,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
+from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
@@ -97,21 +100,8 @@ class BrokerConfig:
     durable: bool = False
     #: How streams are delivered to reliable subscriptions; only what is stored can be.
     reliable: ReliableConfig = field(default_factory=ReliableConfig)
-
-
-class Arrival(NamedTuple):
-    """Publications that may go on, with the peer they came from."""
-
-    source: Peer
-    batch: Batch
-    passage: Passage | None = None
-    #: The rows that were not here before, where some were; None: all.
-    fresh: frozenset[int] | None = None
-
-    @property
-    def comes_again(self) -> bool:
-        """Whether a broker further on has missed it, so that it is for nobody else."""
-        return self.passage is not None and self.passage.to is not None
+    #: Whether every publication counts as one whose publisher asks for the order of all.
+    orders_all: bool = False
 
 
 class Broker:
@@ -166,15 +156,23 @@ class Broker:
             self._home,
             lambda: (self.name, *self.ways[Kind.BROKERS]),
             self._send,
-            lambda request: self._out.append(Ask(request)),
+            lambda request: self._out.all.append(Ask(request)),
             config.reliable,
             incarnation,
             head,
         )
+        self.order = Ordering(
+            self.directions,
+            self.roles,
+            self.tables[Kind.SUBSCRIPTIONS],
+            self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
+            self._send,
+            orders_all=config.orders_all,
+        )
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
-        self._out: list[Effect] = []
+        self._out = Effects()
         self._now = 0.0
 
     @property
@@ -191,24 +189,38 @@ class Broker:
 
     def step_all(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Takes in events that came together, in order: publications that follow each other are matched as one batch."""
-        self._out, self._now = [], now
+        self._out, self._now = Effects(), now
         arrived: list[Arrival] = []
         for event in events:
+            if self.order.waiting and self.order.defers(event):
+                continue
             arrival = self._taken_in(event)
             if arrival is not None:
                 arrived.append(arrival)
                 continue
             if arrived:
-                self._publish(arrived)
+                self._publish(self.order.admit(arrived))
                 arrived = []
-            self._handle(event)
+            if not self.order.waiting or not self.order.defers(event):  # what has just been published may wait
+                self._handle(event)
         if arrived:
-            self._publish(arrived)
+            self._publish(self.order.admit(arrived))
+        self._acknowledge()
+        while self.order.waiting and (waited := self.order.answered()) is not None:
+            arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
+            if arrival is not None:
+                self._publish([self.order.stamp(arrival)])
+            elif not isinstance(waited, Arrival):
+                self._handle(waited)
+            self._acknowledge()
+        self.order.settle(now)
+        return self._out.all
+
+    def _acknowledge(self) -> None:
         for kind, completion in self.completion.items():
             if completion.is_waiting:
                 for peer, version in completion.settle(self.tables[kind].exports):
                     self._send(peer, Ack(kind, version))
-        return self._out
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -237,7 +249,9 @@ class Broker:
                 assert_never(event)
 
     def _send(self, peer: Peer, message: Message) -> None:
-        self._out.append(Send(peer, message))
+        if type(message) is Notify and message.batch.stamp is not None:
+            message = self.order.onward(peer, message)
+        self._out.send(peer, message)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -259,6 +273,7 @@ class Broker:
         self.roles[peer] = role
         self.directions.linked(peer, role, node)
         self.reliable.linked(peer)
+        self.order.linked(peer)
         for kind in self._heard(role):
             self.tables[kind].replica(peer, self._now)
         if self.config.lease is not None:
@@ -279,8 +294,10 @@ class Broker:
             table.stop_telling(peer)
         for completion in self.completion.values():
             completion.forget(peer)
+        self.order.unlinked(peer)
         for kind, table in self.tables.items():
-            self._spread(kind, peer, table.stop_hearing(peer))
+            is_tagged = peer in table.replicas and any(table.replicas[peer].tags)
+            self._spread(kind, peer, table.stop_hearing(peer), is_tagged)
         del self.roles[peer]
         self.directions.unlinked(peer)
         self.intake.unlinked(peer)
@@ -296,6 +313,8 @@ class Broker:
             case Quiet() | Head() | Missing() | Gone() | Reached():
                 if self.roles[peer] == Role.BROKER:
                     self.reliable.receive(peer, message, self._now)
+            case Floor() | Await():
+                self.order.receive(peer, message, self._now)
             case Request():
                 self._ask(peer, message)
             case Reply():
@@ -322,7 +341,7 @@ class Broker:
         """Takes over what a peer tells of one of its tables, or asks for a snapshot if that cannot be done."""
         kind = message.kind
         replica = self.tables[kind].replica(peer, self._now)
-        clocks, delta = replica.clocks, None
+        tags, delta = replica.tags, None
         match message:
             case Change():
                 delta = replica.change(message)
@@ -337,7 +356,7 @@ class Broker:
                 self._send(peer, Lost(kind))
             return
         replica.renewed = self._now
-        self._spread(kind, peer, delta, replica.clocks != clocks)
+        self._spread(kind, peer, delta, replica.tags != tags)
         self._owe(kind, peer, message.version)
 
     def _owe(self, kind: Kind, peer: Peer, version: Version) -> None:
@@ -347,13 +366,17 @@ class Broker:
             self.completion[kind].owe(peer, version, told)
 
     def _spread(self, kind: Kind, peer: Peer, delta: Delta, is_later: bool = False) -> None:
-        """A peer's entries have changed, or only its clocks: everything that follows from it."""
+        """A peer's entries have changed, or only what it says with them: everything that follows from it."""
         added, removed = delta
         if not added and not removed and not is_later:
             return
         try:
             if kind == Kind.SUBSCRIPTIONS and self.roles.get(peer) == Role.CLIENT:
                 self.reliable.subscribed(peer, added, removed)
+                self.order.subscribed(peer, added, removed)
+            if kind == Kind.ADVERTISEMENTS and self.roles.get(peer) == Role.BROKER:
+                held = self.tables[kind].replicas.get(peer)
+                self.order.carries(peer, held is not None and bool(held.entries))
             self._send_changes(self.tables[kind].update(peer, added, removed))
             if kind == Kind.ADVERTISEMENTS:
                 self._steer(Kind.SUBSCRIPTIONS, peer, delta)
@@ -421,7 +444,7 @@ class Broker:
         if not batch:
             return None
         if self.roles[source] == Role.BROKER:
-            return Arrival(source, batch, event.message.passage)
+            return Arrival(source, batch, event.message.passage, event.message.floor)
         if batch.publisher != source:
             reason = f"it says it is from {batch.publisher!r}: publish under your own name"
             self._send(source, Refused(tuple(batch.numbers), reason))
@@ -435,7 +458,7 @@ class Broker:
             return None
         after = self.intake.take(admitted)
         if self.config.durable:
-            self._out.append(Store(admitted, after))
+            self._out.all.append(Store(admitted, after))
             return None
         self._send(source, Accepted(admitted.numbers[-1]))
         return Arrival(source, admitted)
@@ -461,7 +484,7 @@ class Broker:
     def _publish(self, arrived: list[Arrival]) -> None:
         """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
-            arrived = [each for one in arrived if (each := self._kept(self.cache, one)) is not None]
+            arrived = [each for one in arrived if (each := self.cache.fresh(one, self._now)) is not None]
         for each, routes in zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True):
             logged = each.batch.logged
             if logged is not None and logged.stream == self.name:
@@ -474,15 +497,6 @@ class Broker:
             if is_accounted:
                 self.reliable.publish(each.source, each.batch, routes, each.passage, self._now)
 
-    def _kept(self, cache: Cache, arrival: Arrival) -> Arrival | None:
-        """What is new to the cache; what others account for stays whole, as somebody may rely on every row of it."""
-        if arrival.comes_again:
-            return arrival
-        rows = cache.keep(arrival.batch, arrival.source, self._now)
-        if arrival.passage is not None:
-            return arrival if len(rows) == len(arrival.batch) else arrival._replace(fresh=frozenset(rows))
-        return arrival._replace(batch=arrival.batch.whole_or(rows)) if rows else None
-
     def _forward(self, arrival: Arrival, direction: Direction, route: Route, is_accounted: bool) -> None:
         """Gives a client what it wants, and another direction too, unless that is accounted for there."""
         batch, role = arrival.batch, self.roles.get(direction)
@@ -491,7 +505,7 @@ class Broker:
         if not route.rows:
             return
         if role == Role.CLIENT:
-            self._send(direction, Deliver(batch.whole_or(route.rows), route.combinations, route.which))
+            self.order.deliver(direction, batch.whole_or(route.rows), route.combinations, route.which, self._now)
         elif self.directions.passes(arrival.source, direction) and not is_accounted:
             peer = self.directions.choose(direction, batch.logged.stream if batch.logged else batch.publisher)
             if peer is not None:
@@ -508,7 +522,7 @@ class Broker:
         if self.roles[peer] == Role.CLIENT:
             for notification, ids in self.cache.missed_by_client(peer, added, self._now):
                 for batch in batches_of([notification]):
-                    self._send(peer, Deliver(batch, (ids,)))
+                    self.order.deliver(peer, batch, (ids,), (), self._now)
         else:
             direction = self.directions.of(peer)
             passes = partial(self.directions.passes, direction=direction)
@@ -527,7 +541,7 @@ class Broker:
         for asker, reply in self.requests.ask(peer, request, way):
             self._send(asker, reply)
         if request.to == self.name:
-            self._out.append(Ask(request))
+            self._out.all.append(Ask(request))
         elif way is not None:
             self._send(way, request)
 
@@ -552,7 +566,8 @@ class Broker:
             # A renewal in the future is damage: it would never expire. The sum is that of the deadline, to the last bit.
             if not replica.renewed <= self._now < replica.renewed + lease.lease_seconds:
                 replica.renewed = self._now
-                self._spread(kind, peer, replica.clear())
+                is_tagged = any(replica.tags)
+                self._spread(kind, peer, replica.clear(), is_tagged)
         self._expiry = lease.lease_seconds + min((each.renewed for _, _, each in self._replicas()), default=math.inf)
         if not self._now < self._renewal <= self._now + lease.renew_seconds:
             self._renewal = self._now + lease.renew_seconds
@@ -560,6 +575,7 @@ class Broker:
 
     def _renew(self) -> None:
         """Works out anew all that is derived, and tells every peer where its export stands."""
+        self.order.renew()
         self._rebuild()
         if self.cache is not None:
             self.cache.clamp(self._now)

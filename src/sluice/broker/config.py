@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sluice.broker.broker import BrokerConfig
     from sluice.protocol.route.policy import Policy
 
+ORDERS = ("none", "total")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -73,6 +74,10 @@ class ServerConfig:
     advertisements: Annotated[
         str | None, "how advertisements are told to neighbours; none: they are not used, and all may publish anything"
     ] = None
+    order: Annotated[
+        str,
+        "whether all publications are in one order for everybody: none, or total; with none, those are that somebody asks for",
+    ] = "none"
     merge_ratio: Annotated[
         float,
         "for imperfect merging: how much longer than both together the merger of two intervals may be; 1 is perfect",
@@ -143,7 +148,9 @@ class ServerConfig:
                 f"outbox_bytes is {self.outbox_bytes:,} and memory_bytes {self.memory_bytes:,}, but one client cannot have "
                 "more than all together: raise memory_bytes or lower outbox_bytes"
             )
-        for name, choices in (("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
+        if self.order == "total" and self.unordered is not None:
+            yield f"order is total, but {self.unordered}"
+        for name, choices in (("order", ORDERS), ("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
             if getattr(self, name) not in choices:
                 yield f"{name} is {getattr(self, name)!r}: take one of {', '.join(choices)}"
 
@@ -181,6 +188,16 @@ class ServerConfig:
         return None
 
     @property
+    def unordered(self) -> str | None:
+        """Why nothing can be in the order of all at this broker; None: all can."""
+        if self.node is not None:
+            return (
+                f"{self.name} is one of several brokers of the node {self.node}, and what they pass on need not be in one "
+                "order: start a network with one broker for each node"
+            )
+        return None
+
+    @property
     def dialled(self) -> list[Address]:
         """The brokers that it is to dial."""
         return [Address.of(link) for link in self.links]
@@ -209,6 +226,7 @@ class ServerConfig:
             cache=cache,
             lease=lease,
             durable=self.data is not None,
+            orders_all=self.order == "total",
         )
 
     def _policy(self) -> Policy:

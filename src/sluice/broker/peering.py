@@ -12,13 +12,15 @@ from typing import Protocol, assert_never
 from sluice.broker.outbox import Outbox
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_RECORD_BYTES
 from sluice.net.connection import Connection
-from sluice.protocol.batch import Peer, Records
+from sluice.protocol.batch import MARKED, Peer, Records
 from sluice.protocol.messages import (
     Accepted,
     Ack,
+    Await,
     Change,
     Deliver,
     Digest,
+    Floor,
     Gone,
     Halted,
     Head,
@@ -175,14 +177,16 @@ class Peering:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
             case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
-            case Quiet() | Head() | Missing() | Gone() | Reached():
+            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor():
                 return f"only brokers say {type(message).__name__}"
-            case Notify(batch, passage):
+            case Notify(batch, passage, floor):
                 if batch.logged is not None or passage is not None:
                     return "only brokers say where a publication is logged"
+                if batch.stamp not in (None, MARKED) or floor is not None:
+                    return "only brokers say where a publication stands in the order of all"
                 if isinstance(batch, Records) and max(batch.lengths) > MAX_RECORD_BYTES:
                     return f"a record takes more than {MAX_RECORD_BYTES:,} bytes: publish a reference to the data"
-            case Digest() | Lost() | Ack() | Reply() | Heard():
+            case Digest() | Lost() | Ack() | Reply() | Heard() | Await():
                 pass
             case _:
                 assert_never(message)
@@ -192,14 +196,18 @@ class Peering:
         entries = message.added if isinstance(message, Change) else message.entries
         if message.kind in (Kind.INTEREST, Kind.BROKERS):
             return f"a client has no table of {message.kind.name.lower()} to tell of"
-        if message.clocks:
-            return "only brokers have clocks"
+        if message.clocks or message.ordered:
+            return "only brokers have clocks, and say that others want order"
         prefix = f"{self.name}/"
         for entry in entries:
             if entry.id is None or not entry.id.startswith(prefix):
                 return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
             if entry.reliable and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
                 return f"{entry.id} cannot be reliable: only a subscription without a replay can"
+            if entry.ordered and (message.kind != Kind.SUBSCRIPTIONS or entry.reliable or entry.replay is not None):
+                return (
+                    f"{entry.id} cannot be in order: only a subscription can that is neither reliable nor has a replay"
+                )
         return None
 
     def hold(self, messages: list[Message]) -> None:

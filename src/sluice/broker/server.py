@@ -265,6 +265,7 @@ class Server:
             self.heartbeat_seconds,
             self.config.node,
             self.config.unreliable,
+            self.config.unordered,
         )
         peering.connection.send(welcome)
         if hello.role == Role.CLIENT:
@@ -351,7 +352,8 @@ class Server:
     def objection(self, peering: Peering, message: Message) -> str | None:
         """Why a peer must not say this; None: it may."""
         if not isinstance(message, Change | Snapshot):
-            return None
+            is_client = peering.role == Role.CLIENT
+            return self.broker.order.objection(message, self.config.unordered) if is_client else None
         entries = message.added if isinstance(message, Change) else message.entries
         if message.kind == Kind.BROKERS:
             if self._events:
@@ -364,6 +366,8 @@ class Server:
         elif peering.role == Role.CLIENT:
             if self.config.unreliable is not None and any(entry.reliable for entry in entries):
                 return self.config.unreliable
+            if self.config.unordered is not None and any(entry.ordered for entry in entries):
+                return self.config.unordered
             self._filters += len(entries)
             if self._filters > self.config.max_subscriptions:
                 return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"
@@ -578,6 +582,7 @@ class Server:
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
             "reliable": self.broker.reliable.account(),
+            "order": self.broker.order.account(self._loop.time()),
             **self._counts,
             "fetched": self._desk.fetched,
             "fetched_bytes": self._desk.fetched_bytes,

@@ -10,12 +10,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, Literal, Self, TypeVar, overload
 
 import pyarrow as pa
 
 from sluice.client.background import Background, within
-from sluice.client.bus import Bus, Delivery, check_choice
+from sluice.client.bus import Bus, Delivery, Order, check_choice, check_order
 from sluice.client.durable import DurableSubscription, Start
 from sluice.client.engine import Engine
 from sluice.client.event import Event
@@ -43,8 +44,11 @@ class BlockingBus:
     """One connection; `sluice.connect` makes it, for a plain `with`."""
 
     def __init__(self, engine: Engine, background: Background) -> None:
+        self._engine = engine
         self._bus = Bus(engine)
         self._background = background
+        #: Whether the broker was found to take what is to be in order: to ask costs a change of threads.
+        self._can_order = False
         self._outbox = _Outbox(engine.publisher, background)
 
     @property
@@ -95,6 +99,7 @@ class BlockingBus:
         where: str | Subscription,
         *,
         delivery: Literal["best-effort"] = "best-effort",
+        order: Order = "none",
         replay: Duration | None = None,
         last: int | None = None,
     ) -> BlockingSubscription: ...
@@ -107,6 +112,7 @@ class BlockingBus:
         where: str | Subscription,
         *,
         delivery: Delivery = "best-effort",
+        order: Order = "none",
         replay: Duration | None = None,
         last: int | None = None,
         durable: str | None = None,
@@ -115,12 +121,12 @@ class BlockingBus:
         """A subscription, to be used with `with`; see `Bus.subscribe`."""
         background, bus = self._background, self._bus
         has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
-        check_choice(delivery, has_past=has_past, has_log=has_log)
+        check_choice(delivery, order, has_past=has_past, has_log=has_log)
         if delivery == "reliable":
             reliable = background.call(lambda: bus.subscribe(where, delivery="reliable"))
             return BlockingReliableSubscription(reliable, background)
         if not has_log:
-            live = background.call(lambda: bus.subscribe(where, replay=replay, last=last))
+            live = background.call(lambda: bus.subscribe(where, order=order, replay=replay, last=last))
             return BlockingSubscription(live, background)
         made = background.call(lambda: bus.subscribe(where, durable=durable, start=start))
         return BlockingDurableSubscription(made, background)
@@ -131,17 +137,30 @@ class BlockingBus:
 
     # --- publish ------------------------------------------------------------------------------------------------------
 
-    def publish(self, record: object, timeout: float | None = None) -> int:
-        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link."""
-        return self._outbox.put((encoded(record),), timeout)
+    def publish(self, record: object, timeout: float | None = None, *, order: Order = "none") -> int:
+        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link.
 
-    def publish_many(self, records: Iterable[object], timeout: float | None = None) -> int:
+        `order` is as in `Bus.publish`.
+        """
+        return self._outbox.put((encoded(record),), timeout, ordered=self._is_ordered(order, timeout))
+
+    def publish_many(self, records: Iterable[object], timeout: float | None = None, *, order: Order = "none") -> int:
         """Publishes records, all or none if one cannot be published; returns the number of the last."""
-        return self._outbox.put([encoded(record) for record in records], timeout)
+        parts = [encoded(record) for record in records]
+        return self._outbox.put(parts, timeout, ordered=self._is_ordered(order, timeout))
 
-    def publish_arrow(self, table: pa.RecordBatch | pa.Table, timeout: float | None = None) -> int:
+    def publish_arrow(
+        self, table: pa.RecordBatch | pa.Table, timeout: float | None = None, *, order: Order = "none"
+    ) -> int:
         """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
-        return self._outbox.put(encoded_columns(table), timeout)
+        return self._outbox.put(encoded_columns(table), timeout, ordered=self._is_ordered(order, timeout))
+
+    def _is_ordered(self, order: Order, timeout: float | None) -> bool:
+        if order != "none" and not self._can_order:
+            check_order(order)
+            self._run(self._engine.check_ordered(), timeout)
+            self._can_order = True
+        return order == "total"
 
     def skip_to(self, number: int, timeout: float | None = None) -> None:
         """Has the next publication get this number, as in `Bus`."""
@@ -208,20 +227,21 @@ class _Outbox:
         self._publisher = publisher
         self._background = background
         self._lock = threading.Lock()
-        self._waiting: list[Part] = []
+        #: What is to go over, and whether it is to be in order for all.
+        self._waiting: list[tuple[Part, bool]] = []
         self._is_due = False
         self._turn = asyncio.Lock()
         #: The number of the last publication.
         self.last = publisher.last
 
-    def put(self, parts: Sequence[Part], timeout: float | None) -> int:
+    def put(self, parts: Sequence[Part], timeout: float | None, *, ordered: bool = False) -> int:
         """Hands publications over; waits first while too many wait already."""
         if len(self._waiting) >= MAX_WAITING:
             self._background.run(self.drain(), timeout)
         if self._publisher.error is not None:
             raise self._publisher.error
         with self._lock:
-            self._waiting += parts
+            self._waiting += ((part, ordered) for part in parts)
             for part in parts:
                 self.last += part.rows if isinstance(part, Columns) else 1
             number = self.last
@@ -254,7 +274,8 @@ class _Outbox:
                 with self._lock:
                     parts, self._waiting = self._waiting, []
                     self._is_due = False
-                self._publisher.put(parts)
+                for ordered, group in groupby(parts, lambda part: part[1]):
+                    self._publisher.put([part for part, _ in group], ordered=ordered)
 
 
 class BlockingEvents(Iterator[Event]):

@@ -47,6 +47,9 @@ from sluice.protocol.messages import (
 #: What a subscription can rely on.
 Delivery = Literal["best-effort", "reliable"]
 
+#: Whether publications come in the order of all, or only those of each publisher in its own.
+Order = Literal["none", "total"]
+
 #: What every notification satisfies.
 EVERY = parse("true")
 
@@ -86,6 +89,7 @@ class Bus:
         where: str | Subscription,
         *,
         delivery: Literal["best-effort"] = "best-effort",
+        order: Order = "none",
         replay: Duration | None = None,
         last: int | None = None,
     ) -> LiveSubscription: ...
@@ -98,6 +102,7 @@ class Bus:
         where: str | Subscription,
         *,
         delivery: Delivery = "best-effort",
+        order: Order = "none",
         replay: Duration | None = None,
         last: int | None = None,
         durable: str | None = None,
@@ -106,6 +111,7 @@ class Bus:
         """A subscription, to be used with `async with`: live, or, with `durable` or `start`, read from the brokers' logs.
 
         With `delivery="reliable"` nothing is missed from its start on, whatever fails on the way; its brokers keep logs.
+        With `order="total"` it gets everything in an order that is the same for all who ask for it, whoever published it.
         `replay` and `last` ask a history for the past: as far back as "2h", a timedelta or seconds, at most so many, or both.
         It comes first, its events have `replayed` set, and what is live follows without a gap or a duplicate.
         `durable` is a name under which the subscription goes on where it
@@ -113,11 +119,11 @@ class Bus:
         first offset of each stream; streams that it does not name are read from their beginning.
         """
         has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
-        check_choice(delivery, has_past=has_past, has_log=has_log)
+        check_choice(delivery, order, has_past=has_past, has_log=has_log)
         if delivery == "reliable":
             return ReliableSubscription(self._engine, _parsed(where))
         if not has_log:
-            return LiveSubscription(self._engine, _parsed(where), wish(replay, last))
+            return LiveSubscription(self._engine, _parsed(where), wish(replay, last), is_ordered=order == "total")
         return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
 
     def events(self) -> Inbox:
@@ -130,17 +136,34 @@ class Bus:
 
     # --- publish ------------------------------------------------------------------------------------------------------
 
-    def publish(self, record: object) -> Coroutine[Any, Any, int]:
-        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link."""
-        return self._engine.publisher.publish(record)
+    def publish(self, record: object, *, order: Order = "none") -> Coroutine[Any, Any, int]:
+        """Publishes a record and returns its number. Waits only while too much is not accepted, or there is no link.
 
-    async def publish_many(self, records: Iterable[object]) -> int:
+        With `order="total"` all who get it and something else that was published so get both in the same order.
+        """
+        if order == "none":
+            return self._engine.publisher.publish(record)
+        return self._publish_ordered(record, order)
+
+    async def _publish_ordered(self, record: object, order: Order) -> int:
+        return await self._engine.publisher.publish(record, ordered=await self._is_ordered(order))
+
+    async def publish_many(self, records: Iterable[object], *, order: Order = "none") -> int:
         """Publishes records, all or none if one cannot be published; returns the number of the last."""
-        return await self._engine.publisher.publish_all([encoded(record) for record in records])
+        parts = [encoded(record) for record in records]
+        return await self._engine.publisher.publish_all(parts, ordered=await self._is_ordered(order))
 
-    async def publish_arrow(self, table: pa.RecordBatch | pa.Table) -> int:
+    async def publish_arrow(self, table: pa.RecordBatch | pa.Table, *, order: Order = "none") -> int:
         """Publishes the rows of Arrow columns, which stay columns on their way; returns the number of the last."""
-        return await self._engine.publisher.publish_all(encoded_columns(table))
+        parts = encoded_columns(table)
+        return await self._engine.publisher.publish_all(parts, ordered=await self._is_ordered(order))
+
+    async def _is_ordered(self, order: Order) -> bool:
+        """Whether that is what is asked for; raises an error if the broker cannot give it."""
+        check_order(order)
+        if order == "total":
+            await self._engine.check_ordered()
+        return order == "total"
 
     async def skip_to(self, number: int) -> None:
         """Has the next publication get this number, so that a program can count by a rule of its own.
@@ -242,8 +265,25 @@ class Bus:
             raise RequestError(answer.reason)
 
 
-def check_choice(delivery: str, *, has_past: bool, has_log: bool) -> None:
+def check_order(order: str) -> None:
+    """Raises an error if there is no such order."""
+    if order not in get_args(Order):
+        raise ConfigurationError(f"order is {order!r}: take one of {', '.join(get_args(Order))}")
+
+
+def check_choice(delivery: str, order: str, *, has_past: bool, has_log: bool) -> None:
     """Raises an error if what is said of a subscription does not go together."""
+    check_order(order)
+    if order == "total" and delivery == "reliable":
+        raise ConfigurationError(
+            "a reliable subscription waits for what is missing of one stream while others go on, so it cannot keep one order "
+            "of all: leave order or delivery out"
+        )
+    if order == "total" and (has_past or has_log):
+        raise ConfigurationError(
+            "the order of all is that of what is live, and logs keep each stream in its own: "
+            "replay, last, durable and start are for subscriptions without order"
+        )
     if delivery not in get_args(Delivery):
         raise ConfigurationError(f"delivery is {delivery!r}: take one of {', '.join(get_args(Delivery))}")
     if delivery == "reliable" and (has_past or has_log):

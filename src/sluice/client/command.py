@@ -19,7 +19,7 @@ from sluice.client.credentials import Credentials, add_credentials, credentials_
 from sluice.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from sluice.client.bus import Bus
+    from sluice.client.bus import Bus, Order
     from sluice.client.event import Event
     from sluice.client.gap import Gap
     from sluice.client.subscription import AnySubscription
@@ -82,6 +82,7 @@ def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "parquet"), help="of standard input and of names without a known ending"
     )
+    parser.add_argument("--ordered", action="store_true", help="have everybody get them in one order, with all such")
     add_credentials(parser)
     parser.set_defaults(run=publish)
 
@@ -97,6 +98,9 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
     place.add_argument(
         "--reliable", action="store_true", help="miss nothing from the start on, whatever fails on the way"
+    )
+    place.add_argument(
+        "--ordered", action="store_true", help="get everything in the order that all get it in who ask for that"
     )
     place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
     past = parser.add_argument_group("the past")
@@ -130,11 +134,12 @@ def publish(arguments: argparse.Namespace) -> int:
 
     source = Source(arguments.file, arguments.format)
     source.check()
-    print(asyncio.run(_publish(source, arguments.to, arguments.batch, credentials_of(arguments))))
+    order: Order = "total" if arguments.ordered else "none"
+    print(asyncio.run(_publish(source, arguments.to, arguments.batch, order, credentials_of(arguments))))
     return 0
 
 
-async def _publish(source: Source, address: str | None, rows: int, credentials: Credentials) -> int:
+async def _publish(source: Source, address: str | None, rows: int, order: Order, credentials: Credentials) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -149,7 +154,7 @@ async def _publish(source: Source, address: str | None, rows: int, credentials: 
                 task = progress.add_task("publishing", total=found.units)
                 # A pipe is read in a thread: the link to the broker must live while nothing comes.
                 while (batch := await asyncio.to_thread(next, found.batches, None)) is not None:
-                    await _publish_batch(bus, source, batch, rows)
+                    await _publish_batch(bus, source, batch, rows, order)
                     count += len(batch.indexes)
                     progress.update(task, advance=batch.units)
         except InputError:
@@ -159,28 +164,28 @@ async def _publish(source: Source, address: str | None, rows: int, credentials: 
     return count
 
 
-async def _publish_batch(bus: Bus, source: Source, batch: Batch, rows: int) -> None:
+async def _publish_batch(bus: Bus, source: Source, batch: Batch, rows: int, order: Order) -> None:
     """Publishes the records of a batch; those before one that cannot be published are published."""
     from sluice.errors import NotificationError
 
     if not isinstance(batch.records, list):
         for start in range(0, batch.records.num_rows, rows):
-            await bus.publish_arrow(batch.records.slice(start, rows))
+            await bus.publish_arrow(batch.records.slice(start, rows), order=order)
         return
     for start in range(0, len(batch.records), rows):
         some = batch.records[start : start + rows]
         try:
-            await bus.publish_many(some)
+            await bus.publish_many(some, order=order)
         except NotificationError:
-            await _publish_each(bus, source, zip(batch.indexes[start:], some, strict=False))
+            await _publish_each(bus, source, zip(batch.indexes[start:], some, strict=False), order)
 
 
-async def _publish_each(bus: Bus, source: Source, records: Iterable[tuple[int, Any]]) -> None:
+async def _publish_each(bus: Bus, source: Source, records: Iterable[tuple[int, Any]], order: Order) -> None:
     from sluice.errors import NotificationError
 
     for index, record in records:
         try:
-            await bus.publish(record)
+            await bus.publish(record, order=order)
         except NotificationError as error:
             raise source.error(index + 1, str(error)) from error
 
@@ -192,6 +197,8 @@ def subscribe(arguments: argparse.Namespace) -> int:
     """Prints what comes; 0 when as many have come as were asked for."""
     if (arguments.replay or arguments.last) and arguments.reliable:
         raise ConfigurationError("a reliable subscription begins now: leave --replay and --last out")
+    if (arguments.replay or arguments.last) and arguments.ordered:
+        raise ConfigurationError("the order of all is that of what is live: leave --replay and --last out")
     if (arguments.replay or arguments.last) and (arguments.durable or arguments.start):
         raise ConfigurationError(
             "--replay and --last ask a history for the past: --durable and --from read logs instead"
@@ -207,6 +214,8 @@ async def _subscribe(arguments: argparse.Namespace) -> None:
         subscription: AnySubscription
         if arguments.reliable:
             subscription = bus.subscribe(arguments.where, delivery="reliable")
+        elif arguments.ordered:
+            subscription = bus.subscribe(arguments.where, order="total")
         elif arguments.durable is not None:
             subscription = bus.subscribe(arguments.where, durable=arguments.durable)
         elif arguments.start is not None:

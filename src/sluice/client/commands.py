@@ -20,6 +20,8 @@ class Subscribe:
     replay: Replay | None = None
     #: Whether nothing may be missing from its start on.
     reliable: bool = False
+    #: Whether everything is to come in the order of all.
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,14 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Notifications came too late: they precede what was delivered, and order counts for them. These subscriptions match."""
+
+    batch: Batch
+    subscriptions: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """Records were published, as far as this client can do it."""
 
@@ -170,6 +180,7 @@ Upcall = (
     Completed
     | Begun
     | Delivered
+    | Withheld
     | Published
     | PublishAccepted
     | PublishUnknown

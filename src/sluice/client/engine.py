@@ -32,6 +32,7 @@ from sluice.client.commands import (
     Told,
     Unsubscribe,
     Upcall,
+    Withheld,
 )
 from sluice.client.gap import Gap
 from sluice.client.inbox import Inbox, Parcel
@@ -92,8 +93,9 @@ class Engine:
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
-        #: Why the broker takes no reliable subscriptions, if it does not.
+        #: Why the broker takes no reliable subscriptions, if it does not, and why nothing can be in order there.
         self._unreliable: str | None = None
+        self._unordered: str | None = None
         self._changed = Signal()
         self._error: SluiceError | None = None
         self._is_closed = False
@@ -174,11 +176,19 @@ class Engine:
         if self._unreliable is not None:
             raise ConfigurationError(self._unreliable)
 
-    def _refuse_reliable(self, reason: str | None) -> None:
-        """The broker says whether it takes reliable subscriptions; it may be another one than before."""
-        self._unreliable = reason
-        if reason is not None:
-            for wish in [wish for wish in self._wishes.values() if isinstance(wish, ReliableSubscription)]:
+    async def check_ordered(self) -> None:
+        """Raises an error if nothing can be in order at the broker at the other end; waits for a link."""
+        await self.home()
+        if self._unordered is not None:
+            raise ConfigurationError(self._unordered)
+
+    def _refuse(self, welcome: Welcome) -> None:
+        """The broker says what it does not take; it may be another one than before."""
+        self._unreliable, self._unordered = welcome.unreliable, welcome.unordered
+        for wish in [wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription)]:
+            reason = welcome.unreliable if isinstance(wish, ReliableSubscription) else None
+            reason = welcome.unordered if wish.is_ordered else reason
+            if reason is not None:
                 wish.end(ConfigurationError(reason), is_clean=False)
                 self.take_back(wish, Unsubscribe(wish.id))
 
@@ -232,7 +242,7 @@ class Engine:
             self.over(ProtocolError(f"somebody else publishes as {self.session.name!r}: give each client its own name"))
             return
         is_first, self._broker = self._broker is None, welcome.name
-        self._refuse_reliable(welcome.unreliable)
+        self._refuse(welcome)
         self._heard = self._dropped = self._loop.time()
         self.step(LinkUp(welcome.name, Role.BROKER, welcome.accepted))
         if is_first:
@@ -327,6 +337,8 @@ class Engine:
             case Completed(id=id):
                 if id in self._wishes:
                     self._complete(self._wishes[id])
+            case Withheld(batch, ids):
+                self._withhold(len(batch), ids)
             case Begun(id, stream, offset):
                 wish = self._wishes.get(id)
                 assert isinstance(wish, ReliableSubscription), "what is not wished for has no start"
@@ -429,6 +441,13 @@ class Engine:
             self.tell(Gap(news.reason, (wish,), now, now, count, news.stream, offsets))
             if not self._rereads(wish):
                 wish.past.completed()
+
+    def _withhold(self, count: int, ids: tuple[EntryId, ...]) -> None:
+        found = (self._wishes.get(id) for id in ids)
+        wishes = tuple(wish for wish in found if isinstance(wish, LiveSubscription))
+        now = datetime.now(UTC)
+        reason = "they came too late to keep the order, after a link or a broker was gone, and are withheld"
+        self.tell(Gap(reason, wishes, now, now, count))
 
     def _replayed(self, id: EntryId) -> None:
         wish = self._wishes.get(id)

@@ -22,7 +22,7 @@ from sluice.client.signal import Signal
 from sluice.errors import ConfigurationError, NotificationError, PublishError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES
 from sluice.model.notification import attributes
-from sluice.protocol.batch import Batch, Records, Rows, decode_table, encode_record, nested
+from sluice.protocol.batch import MARKED, Batch, Records, Rows, Stamp, decode_table, encode_record, nested
 
 logger = logging.getLogger("sluice.client")
 
@@ -66,6 +66,8 @@ class Publisher:
         #: What is not handed over yet, encoded, and how many more may join without looking.
         self._parts: list[bytes] = []
         self._part_bytes = 0
+        #: Whether they are to be in order for all.
+        self._ordered = False
         self._room = 0
         self._scheduled = False
         self._is_up = False
@@ -80,10 +82,10 @@ class Publisher:
 
     # --- what the program asks for ------------------------------------------------------------------------------------
 
-    async def publish(self, record: object) -> int:
-        """Publishes one record; returns its number."""
+    async def publish(self, record: object, *, ordered: bool = False) -> int:
+        """Publishes one record; returns its number. `ordered`: everybody gets it in the order of all."""
         body = encoded(record)
-        while self._room <= 0 or self._part_bytes > MAX_TOGETHER_BYTES:
+        while self._room <= 0 or self._part_bytes > MAX_TOGETHER_BYTES or not self._may_join(ordered):
             await self._make_room()
         self._room -= 1
         self._parts.append(body)
@@ -93,11 +95,20 @@ class Publisher:
         self.last += 1
         return self.last
 
-    async def publish_all(self, parts: Sequence[Part]) -> int:
+    def _may_join(self, ordered: bool) -> bool:
+        """Whether what is published may leave with what was put together: a batch is in order, or it is not."""
+        if ordered != self._ordered:
+            self.hand_over()
+            if self._parts:
+                return False
+            self._ordered = ordered
+        return True
+
+    async def publish_all(self, parts: Sequence[Part], *, ordered: bool = False) -> int:
         """Publishes what is encoded already, all or none of it; returns the number of the last."""
         if parts:
             await self.room()
-            self.put(parts)
+            self.put(parts, ordered=ordered)
         return self.last
 
     async def room(self) -> None:
@@ -105,16 +116,18 @@ class Publisher:
         while self._room <= 0:
             await self._make_room()
 
-    def put(self, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part], *, ordered: bool = False) -> None:
         """Publishes what is encoded already, at once."""
         self.hand_over()
+        stamp = MARKED if ordered else None
         for is_rows, group in groupby(parts, lambda part: isinstance(part, Columns)):
             if is_rows:
                 for table, body in cast("Iterator[Columns]", group):
-                    self._publish(Rows(self._session.name, self._next(table.num_rows), table=table, body=body))
+                    numbers = self._next(table.num_rows)
+                    self._publish(Rows(self._session.name, numbers, table=table, body=body, stamp=stamp))
             else:
                 for run in _runs(cast("Iterator[bytes]", group)):
-                    self._hand_over(run)
+                    self._hand_over(run, stamp)
         self._room = 0  # look again
 
     async def skip_to(self, number: int) -> None:
@@ -220,12 +233,12 @@ class Publisher:
             parts, self._parts = self._parts, []
             self._part_bytes = 0
             self.last -= len(parts)
-            self._hand_over(parts)
+            self._hand_over(parts, MARKED if self._ordered else None)
 
-    def _hand_over(self, parts: list[bytes]) -> None:
+    def _hand_over(self, parts: list[bytes], stamp: Stamp | None) -> None:
         lengths = array("I", map(len, parts))
         numbers = self._next(len(parts))
-        self._publish(Records(self._session.name, numbers, body=b"".join(parts), lengths=lengths))
+        self._publish(Records(self._session.name, numbers, body=b"".join(parts), lengths=lengths, stamp=stamp))
 
     def _next(self, count: int) -> range:
         self.last += count

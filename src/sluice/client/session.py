@@ -34,12 +34,14 @@ from sluice.client.commands import (
     Unwatch,
     Upcall,
     Watch,
+    Withheld,
 )
+from sluice.client.inorder import InOrder
 from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
 from sluice.client.taken import Taken
 from sluice.client.tracked import Tracked
 from sluice.errors import ProtocolError
-from sluice.protocol.batch import Batch, NotificationId, Peer, Records, portable
+from sluice.protocol.batch import MARKED, Batch, NotificationId, Peer, Records, portable
 from sluice.protocol.export import Delta, Export, Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
@@ -47,12 +49,14 @@ from sluice.protocol.messages import (
     Ack,
     Answer,
     Answered,
+    Await,
     Change,
     Deliver,
     Digest,
     Entry,
     EntryId,
     Event,
+    Floor,
     Gone,
     Halted,
     Head,
@@ -112,6 +116,7 @@ class Session:
         #: For each thing asked for that is not complete: the version of the export that carries it.
         self._pending: dict[Kind, dict[EntryId, int]] = {kind: {} for kind in _TOLD}
         self._taken = Taken()
+        self._order = InOrder()
         #: Of subscriptions with a replay: where it meets what is live; of reliable ones: how far they are; and for which of
         #: them a question was asked.
         self.seams: dict[EntryId, Seam | Tracked] = {}
@@ -134,9 +139,11 @@ class Session:
         self._numbers += 1
         return f"{self.name}/{self._numbers}" if self._life == 1 else f"{self.name}/{self._life}.{self._numbers}"
 
-    def batch(self, records: Iterable[object]) -> Records:
-        """Records as the next publications of this client."""
-        return Records.of(self.name, self.published + 1, [portable(record) for record in records])
+    def batch(self, records: Iterable[object], *, ordered: bool = False) -> Records:
+        """Records as the next publications of this client; `ordered`: everybody gets them in the order of all."""
+        batch = Records.of(self.name, self.published + 1, [portable(record) for record in records])
+        batch.stamp = MARKED if ordered else None
+        return batch
 
     @property
     def settled(self) -> int:
@@ -180,8 +187,8 @@ class Session:
                     self._give_up()
             case Tick():
                 self._tick()
-            case Subscribe(id, where, replay, reliable):
-                self._ask(Kind.SUBSCRIPTIONS, Entry(where, id, replay, reliable))
+            case Subscribe(id, where, replay, reliable, ordered):
+                self._ask(Kind.SUBSCRIPTIONS, Entry(where, id, replay, reliable, ordered))
             case Unsubscribe(id):
                 self._unask(Kind.SUBSCRIPTIONS, id)
             case Advertise(id, where):
@@ -223,6 +230,10 @@ class Session:
             raise ProtocolError(f"the id {entry.id!r} is taken by {held.where}: take that back first, or use a new id")
         if entry.reliable and entry.replay is not None:
             raise ProtocolError("a reliable subscription has no replay: read the past with fetch, then subscribe")
+        if entry.ordered and (entry.reliable or entry.replay is not None):
+            raise ProtocolError(
+                "an ordered subscription is neither reliable nor replayed: its order is that of what is live"
+            )
         self.entries[kind][entry.id] = entry
         if entry.reliable:
             self.seams[entry.id] = Tracked(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1])
@@ -295,6 +306,10 @@ class Session:
         self._unlink_seams()
         self._tell_interest(self._interest.clear())
         self._interest.renewed = self._now
+        if self._order.time:
+            self._send(
+                Await(self._order.time)
+            )  # before it asks for anything: what it gets comes later than what it got
         for kind, export in self._exports.items():
             self._pending[kind] = dict.fromkeys(self.entries[kind], export.version.sequence)
             self._send(export.snapshot())
@@ -357,7 +372,7 @@ class Session:
                     self._send(Reply(id, Replaying(None, is_over=True)))
             case Change() | Snapshot() | Digest() | Notify() | Request() | Heard():
                 pass  # these are for brokers
-            case Quiet() | Head() | Missing() | Gone() | Reached():
+            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor() | Await():
                 pass  # and these
             case _:
                 assert_never(message)
@@ -378,6 +393,11 @@ class Session:
             rows = [row for row in rows if combinations[which[row] if which else 0]]
         if not message.reliable:
             rows = self._taken.new(batch, rows)
+        if message.ordered:
+            rows, late = self._order.take(batch, rows)
+            if late:
+                ids = dict.fromkeys(id for row in late for id in combinations[which[row] if which else 0])
+                self._out.append(Withheld(batch.whole_or(late), tuple(ids)))
         if not rows:
             return
         which = [which[row] for row in rows] if which and len(rows) < len(batch) else which

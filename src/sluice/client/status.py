@@ -109,8 +109,8 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
                 decimal(link["waiting_bytes"]),
                 _alarming(link["dropped"]),
             )
-    relied = _relied(after)
-    return Group(_brokers(earlier, after), *(table for table in (relied, links) if table.row_count))
+    tables = (_relied(after), _ordered(after), links)
+    return Group(_brokers(earlier, after), *(table for table in tables if table.row_count))
 
 
 def _relied(after: Sequence[Report]) -> Table:
@@ -132,6 +132,49 @@ def _relied(after: Sequence[Report]) -> Table:
                 f"{reliable['lag_offsets']:,}",
             )
     return table
+
+
+def _ordered(after: Sequence[Report]) -> Table:
+    """A line for each broker that has to do with order: who asks for it, what is held back, and how long that takes."""
+    table = Table("broker", box=box.SIMPLE_HEAD)
+    for column in (
+        "ordered",
+        "stamped",
+        "held back",
+        "for",
+        "were held",
+        "on average",
+        "at most",
+        "floors",
+        "questions",
+    ):
+        table.add_column(column, justify="right")
+    for report in after:
+        order = report.get("order", {})
+        if any(order.values()):
+            average = order["held_seconds"] / order["held"] if order["held"] else 0.0
+            table.add_row(
+                report["name"],
+                f"{order['subscriptions']:,}",
+                f"{order['stamped']:,}",
+                f"{order['waiting'] + order['unstamped']:,}",
+                milliseconds(order["waiting_seconds"]),
+                f"{order['held']:,}",
+                milliseconds(average),
+                milliseconds(order["longest_seconds"]),
+                f"{order['floors']:,}",
+                f"{order['questions']:,}",
+            )
+    return table
+
+
+def milliseconds(seconds: float) -> str:
+    """A short time.
+
+    >>> milliseconds(0.01234)
+    '12.3 ms'
+    """
+    return f"{seconds * 1_000:,.1f} ms"
 
 
 def _brokers(earlier: Mapping[str, Report], after: Sequence[Report]) -> Table:

@@ -76,9 +76,11 @@ class LiveSubscription(AnySubscription):
     With a replay the past comes first, and after a broken link what was missed is read from the brokers' logs.
     """
 
-    def __init__(self, engine: Engine, where: Subscription, replay: Replay | None) -> None:
+    def __init__(self, engine: Engine, where: Subscription, replay: Replay | None, *, is_ordered: bool = False) -> None:
         super().__init__(engine, where)
         self.replay = replay
+        #: Whether everything comes in the order of all.
+        self.is_ordered = is_ordered
         #: Whether the past has come, or never will.
         self.past = Asked()
 
@@ -88,7 +90,9 @@ class LiveSubscription(AnySubscription):
             await self.past.complete()
 
     async def __aenter__(self) -> Self:
-        self._engine.ask_for(self, Subscribe(self.id, self.where, self.replay))
+        if self.is_ordered:
+            await self._engine.check_ordered()
+        self._engine.ask_for(self, Subscribe(self.id, self.where, self.replay, ordered=self.is_ordered))
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -34,12 +34,30 @@ class NotificationId(NamedTuple):
     number: int
 
 
+class Stamp(NamedTuple):
+    """Where publications stand in the one order of all: at a moment of the clock of the broker that took them in.
+
+    A batch has one moment to itself, and its publications follow each other by their numbers.
+    """
+
+    time: int
+    broker: Peer
+    #: Whether their publisher has asked for order: then everybody gets them in it, and not only those who ask.
+    is_marked: bool = False
+
+
+#: What a publisher says that asks for order; its broker puts the moment in.
+MARKED = Stamp(0, "", is_marked=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Notification:
     """One published record with its identity."""
 
     id: NotificationId
     record: Mapping[str, Any]
+    #: Its place in the order of all, if somebody asks for that.
+    stamp: Stamp | None = None
 
 
 class Place(NamedTuple):
@@ -71,28 +89,33 @@ class Logged:
 class Batch(ABC):
     """What `Records` and `Rows` have in common."""
 
-    __slots__ = ("logged", "numbers", "publisher")
+    __slots__ = ("logged", "numbers", "publisher", "stamp")
 
-    def __init__(self, publisher: Peer, numbers: Sequence[int], logged: Logged | None) -> None:
+    def __init__(
+        self, publisher: Peer, numbers: Sequence[int], logged: Logged | None, stamp: Stamp | None = None
+    ) -> None:
         self.publisher = publisher
         #: The publisher's own count, rising.
         self.numbers = numbers
         self.logged = logged
+        #: None where nobody has asked for order.
+        self.stamp = stamp
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[Notification]:
         for number, record in zip(self.numbers, self.records, strict=True):
-            yield Notification(NotificationId(self.publisher, number), record)
+            yield Notification(NotificationId(self.publisher, number), record, self.stamp)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Batch):
             return NotImplemented
-        return (self.publisher, [*self.numbers], self.logged_at(), [*self.records]) == (
+        return (self.publisher, [*self.numbers], self.logged_at(), self.stamp, [*self.records]) == (
             other.publisher,
             [*other.numbers],
             other.logged_at(),
+            other.stamp,
             [*other.records],
         )
 
@@ -141,6 +164,14 @@ class Batch(ABC):
     def placed(self, logged: Logged | None) -> Batch:
         """The same batch at its place in a log."""
 
+    def stamped(self, stamp: Stamp | None) -> Batch:
+        """The same batch at its place in the order of all."""
+        if stamp == self.stamp:
+            return self
+        batch = self.placed(self.logged)
+        batch.stamp = stamp
+        return batch
+
 
 class Records(Batch):
     """Records in msgpack.
@@ -161,8 +192,9 @@ class Records(Batch):
         body: bytes | memoryview | None = None,
         lengths: Sequence[int] = (),
         logged: Logged | None = None,
+        stamp: Stamp | None = None,
     ) -> None:
-        super().__init__(publisher, numbers, logged)
+        super().__init__(publisher, numbers, logged, stamp)
         self._records: Sequence[Mapping[str, Any]] | None = records
         self._notifications: Notifications | None = None
         self._body = body
@@ -211,7 +243,7 @@ class Records(Batch):
         if self._records is not None or not self._check_lengths():
             records = [self.records[row] for row in rows]
         if self._body is None or not self._check_lengths():
-            return Records(self.publisher, numbers, records=records, logged=logged)
+            return Records(self.publisher, numbers, records=records, logged=logged, stamp=self.stamp)
         body, lengths = self._body, self._lengths
         ends = list(accumulate(lengths))
         parts = [body[ends[row] - lengths[row] : ends[row]] for row in rows]
@@ -222,6 +254,7 @@ class Records(Batch):
             body=b"".join(parts),
             lengths=array("I", map(len, parts)),
             logged=logged,
+            stamp=self.stamp,
         )
         part._is_aligned = True
         return part
@@ -239,7 +272,13 @@ class Records(Batch):
 
     def placed(self, logged: Logged | None) -> Records:
         placed = Records(
-            self.publisher, self.numbers, records=self._records, body=self._body, lengths=self._lengths, logged=logged
+            self.publisher,
+            self.numbers,
+            records=self._records,
+            body=self._body,
+            lengths=self._lengths,
+            logged=logged,
+            stamp=self.stamp,
         )
         placed._notifications = self._notifications
         placed._is_aligned = self._is_aligned
@@ -259,8 +298,9 @@ class Rows(Batch):
         table: pa.RecordBatch | None = None,
         body: bytes | memoryview | None = None,
         logged: Logged | None = None,
+        stamp: Stamp | None = None,
     ) -> None:
-        super().__init__(publisher, numbers, logged)
+        super().__init__(publisher, numbers, logged, stamp)
         self._table = table
         self._body = body
         self._records: Sequence[Mapping[str, Any]] | None = None
@@ -291,26 +331,27 @@ class Rows(Batch):
     def take(self, rows: Sequence[int]) -> Rows:
         numbers = [self.numbers[row] for row in rows]
         logged = None if self.logged is None else self.logged.take(rows)
-        return Rows(self.publisher, numbers, table=self.table.take(pa.array(rows, pa.int64())), logged=logged)
+        table = self.table.take(pa.array(rows, pa.int64()))
+        return Rows(self.publisher, numbers, table=table, logged=logged, stamp=self.stamp)
 
     def placed(self, logged: Logged | None) -> Rows:
-        return Rows(self.publisher, self.numbers, table=self._table, body=self._body, logged=logged)
+        return Rows(self.publisher, self.numbers, table=self._table, body=self._body, logged=logged, stamp=self.stamp)
 
 
 def batches_of(notifications: Iterable[Notification]) -> Iterator[Records]:
     """Notifications of several publishers as batches, without changing their order."""
-    for publisher, group in groupby(notifications, lambda notification: notification.id.publisher):
+    for (publisher, stamp), group in groupby(notifications, lambda each: (each.id.publisher, each.stamp)):
         run: list[Notification] = []
         for notification in group:
             if run and notification.id.number <= run[-1].id.number:
-                yield _records_of(publisher, run)
+                yield _records_of(publisher, stamp, run)
                 run = []
             run.append(notification)
-        yield _records_of(publisher, run)
+        yield _records_of(publisher, stamp, run)
 
 
-def _records_of(publisher: Peer, run: list[Notification]) -> Records:
-    return Records(publisher, [each.id.number for each in run], records=[each.record for each in run])
+def _records_of(publisher: Peer, stamp: Stamp | None, run: list[Notification]) -> Records:
+    return Records(publisher, [each.id.number for each in run], records=[each.record for each in run], stamp=stamp)
 
 
 # --- records as bytes -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sluice.errors import ConfigurationError
+from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Batch, Notification, NotificationId, Peer
 from sluice.protocol.export import Export
 from sluice.protocol.messages import Delivery, Entry, EntryId, Version
@@ -29,6 +30,10 @@ class Completion:
     def is_waiting(self) -> bool:
         """Whether anybody is owed an acknowledgement."""
         return bool(self._owed)
+
+    def is_owed(self, peer: Peer) -> bool:
+        """Whether a peer is."""
+        return peer in self._owed
 
     def owe(self, peer: Peer, version: Version, exports: Iterable[tuple[Peer, Export]]) -> None:
         """A peer is owed an acknowledgement of a version once what others have been told by now is acknowledged."""
@@ -131,6 +136,15 @@ class Cache:
         while len(self._kept) > self._config.notifications:
             self._kept.popitem(last=False)
         return new
+
+    def fresh(self, arrival: Arrival, now: float) -> Arrival | None:
+        """Takes in what arrived: what is new of it. What others account for stays whole, as somebody may rely on all of it."""
+        if arrival.comes_again:
+            return arrival
+        rows = self.keep(arrival.batch, arrival.source, now)
+        if arrival.passage is not None:
+            return arrival if len(rows) == len(arrival.batch) else arrival._replace(fresh=frozenset(rows))
+        return arrival._replace(batch=arrival.batch.whole_or(rows)) if rows else None
 
     def reached(self, id: NotificationId, whom: Iterable[Peer | EntryId]) -> None:
         """A notification was sent to neighbours, and to these subscriptions of clients."""

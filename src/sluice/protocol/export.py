@@ -1,7 +1,7 @@
 """One peer's table as another peer holds it: a set of entries with a version, kept equal by changes on an exact base.
 
 With the entries come *clocks* that say up to which time of their brokers the reliable subscriptions behind the sender are all
-covered by the entries; both change together or not at all.
+covered by the entries, and whether anybody there wants order; all change together or not at all.
 
 `Export` is the sender's half, `Replica` the receiver's. A change that does not fit, a lost or repeated message, a restart, a
 reconnect and silent damage all end the same way: the receiver says `Lost`, the sender answers with a `Snapshot`.
@@ -22,39 +22,42 @@ Delta = tuple[list[Entry], list[Entry]]
 class Export:
     """What a peer tells another about one of its tables."""
 
-    __slots__ = ("acked", "clocks", "kind", "sent", "version")
+    __slots__ = ("acked", "clocks", "kind", "ordered", "sent", "version")
 
     def __init__(self, kind: Kind, version: Version) -> None:
         self.kind = kind
         self.version = version
         self.sent: dict[Entry, None] = {}
         self.clocks: Clocks = {}
+        self.ordered = False
         #: The last sequence number that the receiver has acknowledged.
         self.acked = -1
 
-    def change(self, added: Iterable[Entry], removed: Iterable[Entry], clocks: Clocks = NO_CLOCKS) -> Change | None:
+    def change(
+        self, added: Iterable[Entry], removed: Iterable[Entry], clocks: Clocks = NO_CLOCKS, ordered: bool = False
+    ) -> Change | None:
         """The message that makes the receiver's copy follow, or None if nothing changes."""
         added, removed = tuple(added), tuple(removed)
         moved = {name: time for name, time in clocks.items() if self.clocks.get(name) != time}
         moved.update((name, 0) for name in self.clocks if name not in clocks)
-        if not added and not removed and not moved:
+        if not added and not removed and not moved and ordered == self.ordered:
             return None
         for entry in removed:
             self.sent.pop(entry, None)
         for entry in added:
             self.sent[entry] = None
-        self.clocks = dict(clocks)
+        self.clocks, self.ordered = dict(clocks), ordered
         base = self.version
         self.version = Version(base.incarnation, base.sequence + 1)
-        return Change(self.kind, base, self.version, added, removed, moved)
+        return Change(self.kind, base, self.version, added, removed, moved, ordered)
 
     def snapshot(self) -> Snapshot:
         """The whole export."""
-        return Snapshot(self.kind, self.version, tuple(self.sent), self.clocks)
+        return Snapshot(self.kind, self.version, tuple(self.sent), self.clocks, self.ordered)
 
     def digest(self) -> Digest:
         """Where the export stands."""
-        return Digest(self.kind, self.version, checksum(self.sent, self.clocks))
+        return Digest(self.kind, self.version, checksum(self.sent, self.clocks, self.ordered))
 
     def acknowledge(self, version: Version) -> None:
         """Takes note that the receiver, and all that lies behind it, has a version."""
@@ -70,11 +73,12 @@ class Export:
 class Replica:
     """What a peer holds of another peer's table."""
 
-    __slots__ = ("asked", "clocks", "entries", "renewed", "version")
+    __slots__ = ("asked", "clocks", "entries", "ordered", "renewed", "version")
 
     def __init__(self, now: float) -> None:
         self.entries: dict[Entry, None] = {}
         self.clocks: Clocks = {}
+        self.ordered = False
         self.version: Version | None = None
         #: Whether a snapshot has been asked for and not yet come.
         self.asked = False
@@ -96,7 +100,7 @@ class Replica:
             self.entries[entry] = None
         if message.clocks:
             self.clocks = {name: time for name, time in {**self.clocks, **message.clocks}.items() if time}
-        self.version = message.version
+        self.version, self.ordered = message.version, message.ordered
         return list(message.added), list(message.removed)
 
     def snapshot(self, message: Snapshot) -> Delta:
@@ -105,30 +109,40 @@ class Replica:
         added = [entry for entry in new if entry not in self.entries]
         removed = [entry for entry in self.entries if entry not in new]
         self.entries, self.version, self.asked = new, message.version, False
-        self.clocks = dict(message.clocks)
+        self.clocks, self.ordered = dict(message.clocks), message.ordered
         return added, removed
 
     def agrees(self, message: Digest) -> bool:
         """Whether this is what the sender says it has sent."""
-        return self.version == message.version and checksum(self.entries, self.clocks) == message.checksum
+        return self.version == message.version and self.checksum == message.checksum
+
+    @property
+    def checksum(self) -> int:
+        """What it adds up to."""
+        return checksum(self.entries, self.clocks, self.ordered)
+
+    @property
+    def tags(self) -> tuple[Clocks, bool]:
+        """What is said with the entries."""
+        return self.clocks, self.ordered
 
     def clear(self) -> Delta:
         """Gives everything up."""
         removed = list(self.entries)
         self.entries, self.version, self.asked = {}, None, False
-        self.clocks = {}
+        self.clocks, self.ordered = {}, False
         return [], removed
 
 
-def checksum(entries: Iterable[Entry], clocks: Clocks = NO_CLOCKS) -> int:
-    """A number that differs if the entries or the clocks do, whatever their order."""
-    return (sum(map(_fingerprint, entries)) + sum(map(_hashed, clocks.items()))) & 0xFFFF_FFFF_FFFF_FFFF
+def checksum(entries: Iterable[Entry], clocks: Clocks = NO_CLOCKS, ordered: bool = False) -> int:
+    """A number that differs if the entries or the clocks do, whatever their order, or the wish for order."""
+    return (sum(map(_fingerprint, entries)) + sum(map(_hashed, clocks.items())) + ordered) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 @lru_cache(maxsize=65_536)
 def _fingerprint(entry: Entry) -> int:
     replay = entry.replay and (entry.replay.last, entry.replay.seconds)
-    return _hashed((entry.where.to_sql(), entry.id, replay, entry.reliable))
+    return _hashed((entry.where.to_sql(), entry.id, replay, entry.reliable, entry.ordered))
 
 
 def _hashed(said: tuple[object, ...]) -> int:

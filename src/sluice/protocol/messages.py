@@ -3,8 +3,8 @@
 A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` applies on an exact base only, a `Digest` says
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
 Notifications travel beside the tables, in batches; what a reliable subscriber must know of them travels as a `Passage`
-(`sluice.protocol.reliable`). Questions find their way to a broker by its name, or to a subscriber by its subscription, and the
-answers come back the same way.
+(`sluice.protocol.reliable`), what puts them in one order for all as a `Floor` (`sluice.protocol.order`). Questions find their
+way to a broker by its name, or to a subscriber by its subscription, and the answers come back the same way.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Entry:
     replay: Replay | None = None
     #: Whether its broker is to deliver without gaps; a matter between a client and its broker alone.
     reliable: bool = False
+    #: Whether its broker is to deliver in the order of all; a matter between these two as well.
+    ordered: bool = False
 
     def sort_key(self) -> tuple[str, str]:
         """An order that does not depend on hashing."""
@@ -87,6 +89,8 @@ class Change:
     removed: tuple[Entry, ...]
     #: The clocks that are others now; 0: the table says nothing any more of that broker.
     clocks: Clocks = field(default_factory=dict)
+    #: Whether somebody behind the sender wants what is published in the order of all, from this version on.
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class Snapshot:
     version: Version
     entries: tuple[Entry, ...]
     clocks: Clocks = field(default_factory=dict)
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,8 @@ class Notify:
     batch: Batch
     #: None where nobody further on needs to know of every offset.
     passage: Passage | None = None
+    #: What a `Floor` would say behind it, from a broker that goes on to say more; None: who wants to know has to ask.
+    floor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,23 @@ class Reached:
     offsets: Mapping[Peer, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Whatever is stamped and follows on this link has a later time."""
+
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Somebody waits for the floor of this link to reach a time: stamp nothing any more with that time, or an earlier one.
+
+    A client says it that has seen so much already.
+    """
+
+    time: int
+
+
 class Delivery(NamedTuple):
     """A notification for a client, with the subscriptions of the client that it satisfies."""
 
@@ -214,6 +238,8 @@ class Deliver:
     which: Sequence[int] = ()
     #: Whether it is for reliable subscriptions, which get each stream in order and without gaps.
     reliable: bool = False
+    #: Whether it comes in the order of all: nothing that is ordered and has an earlier stamp may follow.
+    ordered: bool = False
 
     @property
     def deliveries(self) -> Iterator[Delivery]:
@@ -418,9 +444,11 @@ class Reply:
 TableMessage = Change | Digest | Lost | Snapshot | Ack
 #: What brokers say to each other for reliable subscribers, beside what they notify of.
 ReliableMessage = Quiet | Head | Missing | Gone | Reached
+#: What brokers say to each other to put publications in one order.
+OrderMessage = Floor | Await
 #: What a broker says to its client alone.
 ClientMessage = Deliver | Started | Ready | Skipped | Passed | Accepted | Refused | Halted
-Message = TableMessage | Notify | ReliableMessage | ClientMessage | Heard | Request | Reply
+Message = TableMessage | Notify | ReliableMessage | OrderMessage | ClientMessage | Heard | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ has one encodes all of its messages with the same `Said`, in order, and decodes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -18,25 +18,18 @@ import msgspec
 from sluice.errors import ProtocolError, SluiceError
 from sluice.limits import MAX_TOKEN
 from sluice.model import parse
-from sluice.protocol.batch import Batch, Peer, Place
+from sluice.protocol.batch import MARKED, Batch, Peer, Stamp
 from sluice.protocol.frames import frame
 from sluice.protocol.messages import (
     Accepted,
     Ack,
-    Answer,
+    Await,
     Change,
     Clocks,
-    Commit,
     Deliver,
-    Describe,
-    Described,
     Digest,
-    Done,
     Entry,
-    Failed,
-    Fetch,
-    Fetched,
-    Forget,
+    Floor,
     Gone,
     Halted,
     Head,
@@ -47,18 +40,13 @@ from sluice.protocol.messages import (
     Notify,
     Passage,
     Passed,
-    Question,
     Quiet,
     Reached,
     Ready,
     Refused,
     Replay,
-    ReplayEvent,
-    Replaying,
     Reply,
     Request,
-    Resume,
-    Resumed,
     Role,
     Skipped,
     Snapshot,
@@ -67,10 +55,11 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Heard as HeardMessage
 from sluice.protocol.packing import Piece, check_name, decode_array, decode_batch, encode_array, encode_batch
+from sluice.protocol.parts import ANSWERS, QUESTIONS, decode_part, encode_part
 from sluice.protocol.vectors import Heard, Said, Vector, check_clocks, check_covered, decode_runs, encode_runs
 
 #: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 class Policy(IntEnum):
@@ -112,6 +101,8 @@ class Welcome:
     node: str | None = None
     #: Why no subscription can be reliable here; None: all can.
     unreliable: str | None = None
+    #: The same for order.
+    unordered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +179,18 @@ def _check_token(token: str | None) -> str | None:
 
 # --- parts of messages ------------------------------------------------------------------------------------------------
 
-_Entry = tuple[str, str | None, tuple[int | None, float | None] | None, bool]
+_Entry = tuple[str, str | None, tuple[int | None, float | None] | None, bool, bool]
 _Version = tuple[int, int]
 
 
 def _encode_entry(entry: Entry) -> _Entry:
     replay = None if entry.replay is None else (entry.replay.last, entry.replay.seconds)
-    return entry.where.to_sql(), entry.id, replay, entry.reliable
+    return entry.where.to_sql(), entry.id, replay, entry.reliable, entry.ordered
 
 
 def _decode_entry(said: _Entry) -> Entry:
-    text, id, replay, reliable = said
-    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay), reliable)
+    text, id, replay, reliable, ordered = said
+    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay), reliable, ordered)
 
 
 def _decode_replay(last: int | None, seconds: float | None) -> Replay:
@@ -214,7 +205,7 @@ def _decode_entries(said: list[_Entry]) -> tuple[Entry, ...]:
 
 def _encode_change(message: Change) -> tuple[Any, ...]:
     added, removed = [*map(_encode_entry, message.added)], [*map(_encode_entry, message.removed)]
-    return message.kind, message.base, message.version, added, removed, dict(message.clocks)
+    return message.kind, message.base, message.version, added, removed, dict(message.clocks), message.ordered
 
 
 def _decode_change(
@@ -224,6 +215,7 @@ def _decode_change(
     added: list[_Entry],
     removed: list[_Entry],
     clocks: dict[str, int],
+    ordered: bool,
 ) -> Change:
     change = Change(
         Kind(kind),
@@ -232,6 +224,7 @@ def _decode_change(
         _decode_entries(added),
         _decode_entries(removed),
         check_clocks(clocks),
+        ordered,
     )
     if len({*change.added, *change.removed}) < len(added) + len(removed):
         raise ProtocolError("a change names an entry twice")
@@ -250,30 +243,51 @@ def _after_head(payload: bytes) -> tuple[bytes, Batch]:
     return payload[4:end], decode_batch(payload[end:])
 
 
+_Passage = tuple[list[int], Vector, str | None]
+_Stamp = tuple[int, str, bool]
+
+
+def _encode_stamp(stamp: Stamp | None) -> _Stamp | None:
+    return None if stamp is None else (stamp.time, stamp.broker, stamp.is_marked)
+
+
+def _decode_stamp(said: _Stamp | None) -> Stamp | None:
+    if said is None or said == MARKED:
+        return None if said is None else MARKED
+    time, broker, is_marked = said
+    return Stamp(_check_offset(time), check_name(broker), is_marked)
+
+
 def _encode_notify(message: Notify, said: Said) -> list[Piece]:
-    passage = message.passage
-    if passage is None:
-        return _with_head(b"", message.batch)
-    assert message.batch.logged is not None and message.batch.logged.stream == passage.stream
-    return _with_head(
-        _pack((encode_runs(passage.runs), said.number(passage.clocks), passage.to)),
-        message.batch,
-    )
+    passage, batch = message.passage, message.batch
+    if passage is None and batch.stamp is None:
+        return _with_head(b"", batch)
+    passed: _Passage | None = None
+    if passage is not None:
+        assert batch.logged is not None and batch.logged.stream == passage.stream
+        passed = encode_runs(passage.runs), said.number(passage.clocks), passage.to
+    return _with_head(_pack((passed, _encode_stamp(batch.stamp), message.floor)), batch)
 
 
-_notify_head = msgspec.msgpack.Decoder(tuple[list[int], Vector, str | None])
+_notify_head = msgspec.msgpack.Decoder(tuple[_Passage | None, _Stamp | None, int | None])
 
 
 def _decode_notify(payload: bytes, heard: Heard) -> Notify:
     head, batch = _after_head(payload)
     if not head:
         return Notify(batch)
+    passed, stamp, floor = _notify_head.decode(head)
+    batch.stamp = _decode_stamp(stamp)
+    if floor is not None:
+        _check_offset(floor)
+    if passed is None:
+        return Notify(batch, None, floor)
     if batch.logged is None:
         raise ProtocolError("a passage came with a batch of no log")
-    said_runs, vector, to = _notify_head.decode(head)
+    said_runs, vector, to = passed
     runs = decode_runs(said_runs)
     check_covered(batch.logged.offsets, runs)
-    return Notify(batch, Passage(batch.logged.stream, runs, heard.vector(vector), _check_optional(to)))
+    return Notify(batch, Passage(batch.logged.stream, runs, heard.vector(vector), _check_optional(to)), floor)
 
 
 def _decode_quiet(stream: str, runs: list[int], clocks: Clocks, to: str | None) -> Quiet:
@@ -285,20 +299,22 @@ def _decode_reached(stream: str, offsets: dict[str, int]) -> Reached:
 
 
 def _encode_deliver(message: Deliver, _: Said) -> list[Piece]:
-    head = _pack((message.combinations, encode_array("I", message.which), message.reliable))
+    stamp = _encode_stamp(message.batch.stamp) if message.ordered else None
+    head = _pack((message.combinations, encode_array("I", message.which), message.reliable, stamp))
     return _with_head(head, message.batch)
 
 
-_deliver_head = msgspec.msgpack.Decoder(tuple[tuple[tuple[str, ...], ...], bytes, bool])
+_deliver_head = msgspec.msgpack.Decoder(tuple[tuple[tuple[str, ...], ...], bytes, bool, _Stamp | None])
 
 
 def _decode_deliver(payload: bytes, _: Heard) -> Deliver:
     head, batch = _after_head(payload)
-    combinations, which, reliable = _deliver_head.decode(head)
+    combinations, which, reliable, stamp = _deliver_head.decode(head)
+    batch.stamp = _decode_stamp(stamp)
     numbers: Sequence[int] = decode_array("I", which, len(batch)) if which else ()
     if not combinations or (len(combinations) > 1 and not which) or any(one >= len(combinations) for one in numbers):
         raise ProtocolError("a delivery does not say whom it is for")
-    return Deliver(batch, combinations, numbers, reliable)
+    return Deliver(batch, combinations, numbers, reliable, stamp is not None)
 
 
 def _decode_hello(
@@ -325,107 +341,20 @@ def _decode_welcome(
     heartbeat_seconds: float,
     node: str | None,
     unreliable: str | None,
+    unordered: str | None,
 ) -> Welcome:
     if not 0 < heartbeat_seconds < math.inf:
         raise ProtocolError(f"a heart cannot beat every {heartbeat_seconds} s")
     return Welcome(
-        protocol, check_name(name), incarnation, accepted, heartbeat_seconds, _check_optional(node), unreliable
+        protocol,
+        check_name(name),
+        incarnation,
+        accepted,
+        heartbeat_seconds,
+        _check_optional(node),
+        unreliable,
+        unordered,
     )
-
-
-class _Part(NamedTuple):
-    """A question or an answer: its name on the wire, and how its content is said."""
-
-    type: type[Any]
-    encode: Callable[[Any], Any]
-    decode: Callable[[Any], Any]
-
-
-def _part(type: type[Any], content: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> _Part:
-    return _Part(type, encode, lambda said: decode(msgspec.convert(said, content)))
-
-
-def _encode_fetched(answer: Fetched) -> Any:
-    batches = [b"".join(encode_batch(batch)) for batch in answer.batches]
-    return batches, answer.through, answer.first, answer.head, answer.missing
-
-
-def _decode_fetched(said: Any) -> Fetched:
-    batches, through, first, head, missing = said
-    return Fetched(tuple(map(decode_batch, batches)), through, first, head, missing)
-
-
-_FetchedContent = tuple[list[bytes], int, int, int, tuple[tuple[int, int], ...]]
-
-
-def _encode_replay_event(question: ReplayEvent) -> Any:
-    batches = [b"".join(encode_batch(batch)) for batch in question.batches]
-    through = None if question.through is None else dict(question.through)
-    return batches, question.after, through, question.missing
-
-
-def _decode_replay_event(said: Any) -> ReplayEvent:
-    batches, after, through, missing = said
-    return ReplayEvent(tuple(map(decode_batch, batches)), _decode_place(after), through, missing)
-
-
-def _decode_place(said: tuple[int, str, int] | None) -> Place | None:
-    return None if said is None else Place(*said)
-
-
-_PlaceContent = tuple[int, str, int] | None
-_ReplayEventContent = tuple[list[bytes], _PlaceContent, dict[str, int] | None, tuple[tuple[str, int, int], ...]]
-
-_QUESTIONS: dict[str, _Part] = {
-    "fetch": _part(
-        Fetch,
-        tuple[int, int | None, str, int, float],
-        lambda each: (each.after, each.until, each.where, each.max_bytes, each.wait_seconds),
-        lambda said: Fetch(*said),
-    ),
-    "resume": _part(
-        Resume,
-        tuple[str, str, dict[str, int], bool],
-        lambda each: (each.name, each.where, dict(each.start), each.holds),
-        lambda said: Resume(*said),
-    ),
-    "commit": _part(
-        Commit, tuple[str, dict[str, int]], lambda each: (each.name, dict(each.positions)), lambda said: Commit(*said)
-    ),
-    "forget": _part(Forget, str, lambda each: each.name, Forget),
-    "describe": _part(Describe, None, lambda each: None, lambda said: Describe()),
-    "replay": _part(ReplayEvent, _ReplayEventContent, _encode_replay_event, _decode_replay_event),
-}
-_ANSWERS: dict[str, _Part] = {
-    "fetched": _part(Fetched, _FetchedContent, _encode_fetched, _decode_fetched),
-    "resumed": _part(
-        Resumed,
-        tuple[str, dict[str, int]],
-        lambda each: (each.where, dict(each.positions)),
-        lambda said: Resumed(*said),
-    ),
-    "done": _part(Done, None, lambda each: None, lambda said: Done()),
-    "described": _part(Described, dict[str, Any], lambda each: dict(each.report), Described),
-    "failed": _part(Failed, str, lambda each: each.reason, Failed),
-    "replaying": _part(
-        Replaying,
-        tuple[_PlaceContent, bool],
-        lambda each: (each.after, each.is_over),
-        lambda said: Replaying(_decode_place(said[0]), said[1]),
-    ),
-}
-_NAMES = {part.type: name for parts in (_QUESTIONS, _ANSWERS) for name, part in parts.items()}
-
-
-def _encode_part(part: Question | Answer) -> tuple[str, Any]:
-    name = _NAMES[type(part)]
-    return name, (_QUESTIONS.get(name) or _ANSWERS[name]).encode(part)
-
-
-def _decode_part(parts: Mapping[str, _Part], name: str, said: Any) -> Any:
-    if name not in parts:
-        raise ProtocolError(f"{name!r} is none of {', '.join(parts)}")
-    return parts[name].decode(said)
 
 
 # --- the table of messages --------------------------------------------------------------------------------------------
@@ -474,8 +403,11 @@ _FORMS = (
     _packed(
         2,
         Welcome,
-        tuple[int, str, int, int | None, float, str | None, str | None],
-        lambda m: (m.protocol, m.name, m.incarnation, m.accepted, m.heartbeat_seconds, m.node, m.unreliable),
+        tuple[int, str, int, int | None, float, str | None, str | None, str | None],
+        lambda m: (
+            *(m.protocol, m.name, m.incarnation, m.accepted),
+            *(m.heartbeat_seconds, m.node, m.unreliable, m.unordered),
+        ),
         _decode_welcome,
     ),
     _packed(3, Bye, tuple[str, bool], lambda m: (m.reason, m.is_final), Bye),
@@ -485,7 +417,7 @@ _FORMS = (
     _packed(
         16,
         Change,
-        tuple[int, _Version, _Version, list[_Entry], list[_Entry], dict[str, int]],
+        tuple[int, _Version, _Version, list[_Entry], list[_Entry], dict[str, int], bool],
         _encode_change,
         _decode_change,
     ),
@@ -500,10 +432,10 @@ _FORMS = (
     _packed(
         19,
         Snapshot,
-        tuple[int, _Version, list[_Entry], dict[str, int]],
-        lambda m: (m.kind, m.version, [*map(_encode_entry, m.entries)], dict(m.clocks)),
-        lambda kind, version, entries, clocks: Snapshot(
-            Kind(kind), Version(*version), _decode_entries(entries), check_clocks(clocks)
+        tuple[int, _Version, list[_Entry], dict[str, int], bool],
+        lambda m: (m.kind, m.version, [*map(_encode_entry, m.entries)], dict(m.clocks), m.ordered),
+        lambda kind, version, entries, clocks, ordered: Snapshot(
+            Kind(kind), Version(*version), _decode_entries(entries), check_clocks(clocks), ordered
         ),
     ),
     _packed(
@@ -545,15 +477,15 @@ _FORMS = (
         48,
         Request,
         tuple[str, str, str, Any],
-        lambda m: (m.id, m.to, *_encode_part(m.question)),
-        lambda id, to, name, said: Request(id, to, _decode_part(_QUESTIONS, name, said)),
+        lambda m: (m.id, m.to, *encode_part(m.question)),
+        lambda id, to, name, said: Request(id, to, decode_part(QUESTIONS, name, said)),
     ),
     _packed(
         49,
         Reply,
         tuple[str, str, Any],
-        lambda m: (m.id, *_encode_part(m.answer)),
-        lambda id, name, said: Reply(id, _decode_part(_ANSWERS, name, said)),
+        lambda m: (m.id, *encode_part(m.answer)),
+        lambda id, name, said: Reply(id, decode_part(ANSWERS, name, said)),
     ),
     _timed(
         64,
@@ -591,6 +523,8 @@ _FORMS = (
         lambda stream, runs, to: Gone(check_name(stream), decode_runs(runs), check_name(to)),
     ),
     _packed(68, Reached, tuple[str, dict[str, int]], lambda m: (m.stream, dict(m.offsets)), _decode_reached),
+    _packed(80, Floor, tuple[int], lambda m: (m.time,), lambda time: Floor(_check_offset(time))),
+    _packed(81, Await, tuple[int], lambda m: (m.time,), lambda time: Await(_check_offset(time))),
 )
 _BY_TYPE = {form.type: form for form in _FORMS}
 _BY_NUMBER = {form.number: form for form in _FORMS}

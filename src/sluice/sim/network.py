@@ -20,7 +20,7 @@ from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import EntryId, Replay
 from sluice.sim import trace as said
 from sluice.sim.nodes import BrokerNode, ClientNode
-from sluice.sim.spec import ALL, CHECKS, STABILIZING, Violation, check
+from sluice.sim.spec import ALL, CHECKS, PAIRWISE, STABILIZING, Violation, check
 from sluice.sim.trace import Trace
 from sluice.sim.world import World
 
@@ -132,7 +132,7 @@ class Network:
 
         Call it when nothing moves, after `run()`: what is still on its way would seem to be missing.
         """
-        checks = ALL if self.world.config.lease is None else STABILIZING
+        checks = (*ALL, PAIRWISE) if self.world.config.lease is None else STABILIZING
         for name in names:
             if name not in CHECKS:
                 raise SluiceError(f"there is no check {name!r}: take one of {', '.join(CHECKS)}")
@@ -199,10 +199,10 @@ class ClientInTest:
     def __repr__(self) -> str:
         return f"<client {self.name} at {self._node.broker}, {'up' if self._node.is_up else 'down'}>"
 
-    def subscribe(self, where: str | Subscription, *, last: int | None = None) -> EntryId:
-        """Asks for what matches, and for the `last` so many of the past if somebody keeps it."""
+    def subscribe(self, where: str | Subscription, *, last: int | None = None, ordered: bool = False) -> EntryId:
+        """Asks for what matches, for the `last` so many of the past if somebody keeps it, and `ordered` as all get it."""
         replay = None if last is None else Replay(last=last)
-        return self._ask(lambda id: client.Subscribe(id, _parsed(where), replay))
+        return self._ask(lambda id: client.Subscribe(id, _parsed(where), replay, ordered=ordered))
 
     def unsubscribe(self, id: EntryId) -> None:
         """Takes a subscription back."""
@@ -224,9 +224,9 @@ class ClientInTest:
         """Takes a watch back."""
         self._command(client.Unwatch(id))
 
-    def publish(self, record: Mapping[str, Any]) -> None:
-        """Publishes a record; `refused` tells if that was not possible."""
-        if not self._world.publish(self.name, record):
+    def publish(self, record: Mapping[str, Any], *, ordered: bool = False) -> None:
+        """Publishes a record, `ordered` for all if that is wished; `refused` tells if that was not possible."""
+        if not self._world.publish(self.name, record, ordered=ordered):
             raise self._is_down()
 
     def keep_past(self) -> None:
@@ -246,6 +246,11 @@ class ClientInTest:
     def received(self) -> list[Mapping[str, Any]]:
         """The records that were delivered, in order."""
         return [notification.record for notification, _ in self._node.deliveries]
+
+    @property
+    def withheld(self) -> list[Mapping[str, Any]]:
+        """The records that came too late to be delivered in order."""
+        return [notification.record for notification in self._node.withheld]
 
     @property
     def replayed(self) -> list[Mapping[str, Any]]:

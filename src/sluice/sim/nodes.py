@@ -115,6 +115,7 @@ class ClientNode(Node):
         "reads",
         "refusals",
         "replays",
+        "withheld",
     )
 
     def __init__(self, name: str, broker: str) -> None:
@@ -124,6 +125,8 @@ class ClientNode(Node):
         self.completed: dict[EntryId, None] = {}
         #: What was delivered, with the subscriptions it was delivered for.
         self.deliveries: list[tuple[Notification, tuple[EntryId, ...]]] = []
+        #: What came too late to be delivered in order.
+        self.withheld: list[Notification] = []
         #: What was replayed, with the one subscription it was replayed for.
         self.replays: list[tuple[Notification, EntryId]] = []
         #: The subscriptions of others that overlap what it watches.

@@ -29,6 +29,7 @@ class Subscribe:
     where: str
     last: int | None = None
     reliable: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Publish:
     client: str
     record: Mapping[str, Any]
     more: tuple[Mapping[str, Any], ...] = ()
+    #: Whether everybody is to get them in the order of all.
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +268,13 @@ class Performer:
         """Does one thing now, if it makes sense now."""
         world = self.world
         match action:
-            case Subscribe(name, ref, where, last, reliable):
+            case Subscribe(name, ref, where, last, reliable, ordered):
                 replay = None if last is None else Replay(last=last)
                 self._hold(
-                    name, ref, lambda id: client.Subscribe(id, parsed(where), replay, reliable), client.Unsubscribe
+                    name,
+                    ref,
+                    lambda id: client.Subscribe(id, parsed(where), replay, reliable, ordered),
+                    client.Unsubscribe,
                 )
             case Advertise(name, ref, where):
                 self._hold(name, ref, lambda id: client.Advertise(id, parsed(where)), client.Unadvertise)
@@ -278,8 +284,8 @@ class Performer:
                 owner, incarnation, undo = self._held.pop(ref, (name, -1, None))
                 if undo is not None and world.clients[owner].incarnation == incarnation:
                     world.command(owner, undo)
-            case Publish(name, record, more):
-                world.publish(name, record, *more)
+            case Publish(name, record, more, ordered):
+                world.publish(name, record, *more, ordered=ordered)
             case StopBroker(name):
                 world.stop_broker(name)
             case StartBroker(name):
@@ -322,7 +328,9 @@ def tell(planned: Planned) -> str:
 
 def _words(action: Action) -> str:
     match action:
-        case Subscribe(name, ref, where, last, reliable):
+        case Subscribe(name, ref, where, last, reliable, ordered):
+            if ordered:
+                return f"{name} subscribes to {where} in order (#{ref})"
             if reliable:
                 return f"{name} subscribes reliably to {where} (#{ref})"
             past = "" if last is None else f", and the last {last} of the past"
@@ -333,8 +341,9 @@ def _words(action: Action) -> str:
             return f"{name} watches {where} (#{ref})"
         case Cancel(name, ref):
             return f"{name} takes back #{ref}"
-        case Publish(name, record, more):
-            return f"{name} publishes {', '.join(str(dict(each)) for each in (record, *more))}"
+        case Publish(name, record, more, ordered):
+            said = ", ".join(str(dict(each)) for each in (record, *more))
+            return f"{name} publishes {said}{' in order' if ordered else ''}"
         case StopBroker(name):
             return f"broker {name} crashes"
         case StartBroker(name):

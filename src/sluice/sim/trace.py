@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from sluice.sim import streamed
+from sluice.sim import ordered, streamed
 from sluice.sim.codec import TraceError, from_json, to_json, to_text
+from sluice.sim.ordered import OfOrder
 from sluice.sim.streamed import Streamed
 
 Names = tuple[str, ...]
@@ -293,7 +294,7 @@ Operation = (
     | Uninterested
 )
 Fault = BrokerDown | BrokerUp | LinkLost | LinkHealed | ClientDown | ClientUp | Corrupted | Tampered
-TraceEvent = Stage | Operation | Fault | Streamed | Quiet
+TraceEvent = Stage | Operation | Fault | Streamed | OfOrder | Quiet
 
 #: The acts of the environment after which something may be wrong for a while.
 FAULTS: frozenset[type] = frozenset(get_args(Fault))
@@ -503,4 +504,6 @@ def tell(event: TraceEvent) -> str:
             return f"a message from {a} to {b} is {what}"
         case Quiet():
             return "faults are over, the tables are at rest"
+        case ordered.Ordered() | ordered.Marked() | ordered.Withheld():
+            return ordered.tell(event)
     return streamed.tell(event)

@@ -69,6 +69,9 @@ class Churn:
     past: float = 0.0
     #: How likely a subscription is to be reliable.
     reliable: float = 0.0
+    #: How likely a subscription is to want order, and a publication to be in order for all.
+    ordered: float = 0.0
+    marked: float = 0.0
     #: How likely an action is a publication.
     publishing: float = 0.5
     #: How many filters of a kind a client holds at most.
@@ -118,7 +121,8 @@ class Churn:
             candidates = records_of(self.random.choice(advertised)) or POINTS
         else:
             candidates = POINTS
-        return Publish(name, self.random.choice(candidates))
+        record = self.random.choice(candidates)
+        return Publish(name, record, ordered=bool(self.marked) and self.random.random() < self.marked)
 
     def gone(self, name: str) -> None:
         """A client has vanished with all it asked for."""
@@ -135,6 +139,8 @@ class Churn:
             return Watch(name, self._refs, text)
         if self.reliable and self.random.random() < self.reliable:
             return Subscribe(name, self._refs, text, reliable=True)
+        if self.ordered and self.random.random() < self.ordered:
+            return Subscribe(name, self._refs, text, ordered=True)
         last = self.random.choice((1, 3, 100)) if self.random.random() < self.past else None
         return Subscribe(name, self._refs, text, last)
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
 from sluice.broker.broker import BrokerConfig
 from sluice.client import commands as client
-from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
 from sluice.protocol.interest import Demand, Factory
@@ -44,6 +42,7 @@ from sluice.sim.historian import Archive
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
 from sluice.sim.surroundings import Surroundings
+from sluice.sim.upcalls import write_down
 from sluice.sim.wishes import said_of
 
 N = TypeVar("N", bound=Node)
@@ -105,7 +104,7 @@ class World:
         self._heap: list[tuple[float, int, int, Any, int, Any]] = []
         self._number = 0
         self._notices = Random(f"{seed}/notices")
-        self._programs = Random(f"{seed}/programs")
+        self.programs = Random(f"{seed}/programs")
         self._span = max_delay_seconds - min_delay_seconds
 
     # Building
@@ -275,7 +274,7 @@ class World:
                 if isinstance(answer, Send):
                     self.send(node, answer.peer, answer.message)
                 else:
-                    self._upcall(node, answer)
+                    write_down(self, node, answer)
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
             for program in node.programs:
@@ -344,60 +343,12 @@ class World:
         """Has a message arrive so much later, whatever overtakes it."""
         self._push(self.now + self.min_delay + seconds, MESSAGE, way, way.epoch, message)
 
-    def _upcall(self, node: ClientNode, upcall: client.Upcall) -> None:
-        """Writes down what a client is told, as the trace has it."""
-        now, name, write = self.now, node.name, self.trace.append
-        match upcall:
-            case client.Delivered():
-                for notification, subscriptions in upcall.deliveries:
-                    node.deliveries.append((notification, subscriptions))
-                    write(said.Notified(now, name, *notification.id, subscriptions))
-            case client.Published(batch):
-                for notification in batch:
-                    node.published[notification.id.number] = None
-                    if node.past is not None:
-                        node.past.record(notification, now)
-                    write(said.Published(now, name, notification.id.number, notification.record))
-            case client.PublishAccepted(number):
-                if self.config.durable:
-                    write(streamed.Accepted(now, name, number))
-            case client.Told(id, answer):
-                for program in node.programs:
-                    program.told(id, answer)
-            case client.Begun(id, stream, offset):
-                write(streamed.Begun(now, name, id, stream, offset))
-            case client.Completed(kind, id):
-                node.completed[id] = None
-                write(said.Completed(now, name, kind.name.lower(), id))
-            case client.PublishRefused(id, reason):
-                node.refusals.append(reason)
-                # What a client could not even send was never published.
-                if id.number in node.published:
-                    write(said.Refused(now, name, id.number))
-            case Replayed(subscription, batch):
-                for notification in batch:
-                    node.replays.append((notification, subscription))
-                    write(said.Replayed(now, name, subscription, *notification.id))
-            case CaughtUp(subscription, batch):
-                for notification in batch:
-                    node.deliveries.append((notification, (subscription,)))
-                    write(said.Notified(now, name, *notification.id, (subscription,)))
-            case Ended(subscription, positions):
-                write(streamed.Past(now, name, subscription, dict(positions)))
-            case Full(subscription):
-                after = self.max_delay * self._programs.random()
-                self.call(now + after, partial(self._proceed, node, node.incarnation, subscription))
-            case Missed(subscription, _, stream, first, last):
-                write(streamed.Skipped(now, name, subscription, stream or "", first, last))
-            case client.InterestChanged(added, removed):
-                self._interest(node, added, removed)
-
-    def _proceed(self, node: ClientNode, life: int, subscription: EntryId) -> None:
+    def proceed(self, node: ClientNode, life: int, subscription: EntryId) -> None:
         """The program of a client has taken what came of the past of a subscription."""
         if node.incarnation == life:
             self.step(node, client.Proceed(subscription))
 
-    def _interest(self, node: ClientNode, added: Sequence[Entry], removed: Sequence[Entry]) -> None:
+    def interest(self, node: ClientNode, added: Sequence[Entry], removed: Sequence[Entry]) -> None:
         for entry in removed:
             node.interests.pop(str(entry.id), None)
             self.trace.append(said.Uninterested(self.now, node.name, str(entry.id)))
@@ -427,10 +378,10 @@ class World:
         self.step(node, command)
         return True
 
-    def publish(self, name: str, *records: Mapping[str, Any]) -> bool:
+    def publish(self, name: str, *records: Mapping[str, Any], ordered: bool = False) -> bool:
         """Has a client publish records, in one batch; False if it is away."""
         core = self.clients[name].core
-        return core is not None and self.command(name, client.Publish(core.batch(records)))
+        return core is not None and self.command(name, client.Publish(core.batch(records, ordered=ordered)))
 
     def new_id(self, name: str) -> EntryId | None:
         """A name for a filter of a client; None if the client is away."""

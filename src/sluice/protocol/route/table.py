@@ -19,6 +19,8 @@ from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.reduce import Reducer
 from sluice.protocol.route.stages import Counted, Net
 
+#: What is said with the entries: the clocks, and whether somebody wants order.
+Tags = tuple[Clocks, bool]
 #: Goes through the entries that a table tells about, each with the peer it came from; called only where that is needed.
 Contents = Callable[[], Iterable[tuple[Peer, Entry]]]
 
@@ -97,7 +99,7 @@ class Outlet:
         """Whether nothing can concern the neighbour."""
         return self._relevance is not None and not self._relevance.is_steered
 
-    def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry], clocks: Clocks) -> Change | None:
+    def rebuild(self, contents: Iterable[Entry], steering: Iterable[Entry], tags: Tags) -> Change | None:
         """Works everything out anew from what it depends on, and tells the neighbour what differs."""
         self._reducer, self._relevance = self._make(), Relevance() if self._steered else None
         told = dict.fromkeys(self._reducer.start())
@@ -107,15 +109,15 @@ class Outlet:
             told.update(dict.fromkeys(added))
         come = [entry for entry in told if entry not in self.export.sent]
         go = [entry for entry in self.export.sent if entry not in told]
-        return self.export.change(come, go, clocks)
+        return self.export.change(come, go, *tags)
 
-    def update(self, added: Iterable[Entry], removed: Iterable[Entry], clocks: Clocks) -> Change | None:
-        """Follows a change of the entries and of the clocks, in one step."""
-        return self.export.change(*self._feed(added, removed), clocks)
+    def update(self, added: Iterable[Entry], removed: Iterable[Entry], tags: Tags) -> Change | None:
+        """Follows a change of the entries and of what is said with them, in one step."""
+        return self.export.change(*self._feed(added, removed), *tags)
 
     def steer(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Change | None:
         """Follows a change of what the neighbour steers by."""
-        return self.export.change(*self._turn(added, removed), self.export.clocks)
+        return self.export.change(*self._turn(added, removed), self.export.clocks, self.export.ordered)
 
     def _feed(self, added: Iterable[Entry], removed: Iterable[Entry]) -> Delta:
         added, removed = [*map(_told, added)], [*map(_told, removed)]
@@ -132,8 +134,8 @@ class Outlet:
 
 
 def _told(entry: Entry) -> Entry:
-    """An entry as others hear of it: that it is reliable concerns its own broker alone."""
-    return replace(entry, reliable=False) if entry.reliable else entry
+    """An entry as others hear of it: that it is reliable or ordered concerns its own broker alone."""
+    return replace(entry, reliable=False, ordered=False) if entry.reliable or entry.ordered else entry
 
 
 class Table:
@@ -146,8 +148,12 @@ class Table:
         self._directions = directions
         #: The time of the broker's own clock, if it has reliable subscribers.
         self.clock: Clocks = NO_CLOCKS
+        #: Whether clients of the broker want what is published in the order of all.
+        self.ordered = False
         #: What brokers have told with their entries, of those who have told something.
         self._clocks: dict[Peer, Clocks] = {}
+        #: Brokers that have told that somebody behind them wants order.
+        self._wanting: dict[Peer, None] = {}
         self.replicas: dict[Peer, Replica] = {}
         self.exports: dict[Peer, Export] = {}
         self._outlets: dict[Peer, Outlet] = {}
@@ -186,6 +192,15 @@ class Table:
         """Whether there are reliable subscriptions anywhere, for all that is known."""
         return bool(self.clock or self._clocks)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether somebody somewhere wants what is published in the order of all, for all that is known."""
+        return self.ordered or bool(self._wanting)
+
+    def wants_order(self, peer: Peer) -> bool:
+        """Whether somebody behind a broker does."""
+        return peer in self._wanting
+
     def clocks_of(self, direction: Direction) -> Clocks:
         """Up to which times the reliable subscriptions that lie in a direction are covered by what was told from there."""
         of = self._directions.of
@@ -196,16 +211,21 @@ class Table:
         told = self._clocks.get(peer, NO_CLOCKS)
         return all(broker in told for broker in brokers)
 
-    def _clocks_for(self, peer: Peer) -> Clocks:
+    def _tags_for(self, peer: Peer) -> Tags:
         tells = self._directions.tells
-        return latest([self.clock, *(clocks for source, clocks in self._clocks.items() if tells(source, peer))])
+        clocks = latest([self.clock, *(clocks for source, clocks in self._clocks.items() if tells(source, peer))])
+        return clocks, self.ordered or any(tells(source, peer) for source in self._wanting)
 
-    def _note_clocks(self, peer: Peer) -> None:
+    def _note_tags(self, peer: Peer) -> None:
         replica = self.replicas.get(peer)
         if replica is not None and replica.clocks:
             self._clocks[peer] = replica.clocks
         else:
             self._clocks.pop(peer, None)
+        if replica is not None and replica.ordered:
+            self._wanting[peer] = None
+        else:
+            self._wanting.pop(peer, None)
 
     def contents(self) -> Iterator[tuple[Peer, Entry]]:
         """All entries, each with the peer it came from."""
@@ -214,11 +234,11 @@ class Table:
                 yield peer, entry
 
     def update(self, source: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> Iterator[tuple[Peer, Change]]:
-        """A peer's entries or clocks changed: what the others are told."""
-        self._note_clocks(source)
+        """A peer's entries changed, or what is said with them: what the others are told."""
+        self._note_tags(source)
         for peer, outlet in self._outlets.items():
             if self._directions.tells(source, peer) and not outlet.is_idle:
-                change = outlet.update(added, removed, self._clocks_for(peer))
+                change = outlet.update(added, removed, self._tags_for(peer))
                 if change is not None:
                     yield peer, change
 
@@ -239,6 +259,7 @@ class Table:
     def rebuild(self, contents: Contents) -> Iterator[tuple[Peer, Change]]:
         """Works out anew what every neighbour is told: what differs from what it was told."""
         self._clocks = {peer: replica.clocks for peer, replica in self.replicas.items() if replica.clocks}
+        self._wanting = {peer: None for peer, replica in self.replicas.items() if replica.ordered}
         for peer in self._outlets:
             change = self._rebuild(peer, contents)
             if change is not None:
@@ -249,7 +270,7 @@ class Table:
         others: list[Entry] = []
         if self._steering is None or steering:
             others = [entry for source, entry in contents() if self._directions.tells(source, peer)]
-        return self._outlets[peer].rebuild(others, steering, self._clocks_for(peer))
+        return self._outlets[peer].rebuild(others, steering, self._tags_for(peer))
 
     def _steering_of(self, peer: Peer) -> tuple[Entry, ...]:
         if self._steering is None or peer not in self._steering.replicas:

@@ -128,7 +128,7 @@ def _() -> Patch:
 
         return note
 
-    return Table, "_note_clocks", make
+    return Table, "_note_tags", make
 
 
 @mutant("reliable", "clocks-first", "a clock is told before the subscription that it stands for")

@@ -34,9 +34,9 @@ def _() -> Patch:
 def _() -> Patch:
     def make(original: Any) -> Any:
         def taken_in(self: Broker, event: Any) -> Any:
-            start = len(self._out)
+            start = len(self._out.all)
             taken = original(self, event)
-            for effect in self._out[start:]:
+            for effect in self._out.all[start:]:
                 if isinstance(effect, Store):
                     self._send(effect.batch.publisher, Accepted(effect.batch.numbers[-1]))
             return taken

@@ -2,8 +2,8 @@
 
 Safety: `no-duplicate`, `published`, `wanted` (Def. 2.1, axioms (2) to (4)), `refused` and `refusing` (Def. 2.4),
 `eventually-safe` (Def. 2.3). Liveness: `live` (Def. 2.1 and 2.4), `acknowledged` and `complete` (axioms (5) and (6)), `cached`.
-Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.streams`; the past
-and then what is live: `sluice.sim.spec.seams`; reliable subscriptions: `sluice.sim.spec.reliable`.
+Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.streams`; the past and then what is live:
+`sluice.sim.spec.seams`; reliable subscriptions: `sluice.sim.spec.reliable`; order: `sluice.sim.spec.order`.
 Which of them must hold depends on what may fail: see the groups below.
 
 >>> from sluice.sim.trace import Notified, Published, Subscribed, Trace
@@ -21,6 +21,7 @@ from __future__ import annotations
 from sluice.sim.spec.delivery import ACKNOWLEDGED, CACHED, COMPLETE, LIVE
 from sluice.sim.spec.history import History
 from sluice.sim.spec.interest import INTEREST, REPLAY, TOLD
+from sluice.sim.spec.order import PAIRWISE, PER_PUBLISHER, WITHHELD
 from sluice.sim.spec.reliable import ARRIVED, GAPLESS
 from sluice.sim.spec.safety import EVENTUALLY_SAFE, NO_DUPLICATE, PUBLISHED, REFUSED, REFUSING, WANTED
 from sluice.sim.spec.seams import SEAM
@@ -37,12 +38,14 @@ INTERESTS: tuple[Check, ...] = (TOLD, INTEREST, REPLAY)
 STREAMS: tuple[Check, ...] = (LOGGED, ACCEPTED, STORED_FIRST, ROOM, READ, SETTLED, CAUGHT_UP)
 #: What reliable subscriptions rely on, under the same conditions.
 RELIABLE: tuple[Check, ...] = (GAPLESS, ARRIVED)
+#: What order relies on; without caches, which give new subscriptions what is older than what they got.
+ORDER: tuple[Check, ...] = (PAIRWISE, PER_PUBLISHER, WITHHELD)
 #: What holds with leases even if everything was corrupted (Def. 2.3).
 STABILIZING: tuple[Check, ...] = (EVENTUALLY_SAFE, LIVE)
 #: All that holds if nothing but crashes and lost links happens.
 ALL: tuple[Check, ...] = (*SAFETY, *LIVENESS, *INTERESTS)
 
-CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS, SEAM, *RELIABLE)}
+CHECKS: dict[str, Check] = {each.name: each for each in (*ALL, EVENTUALLY_SAFE, *STREAMS, SEAM, *RELIABLE, *ORDER)}
 
 #: The axioms of Tanner and Mühl by their numbers.
 AXIOMS: dict[int, Check] = {2: NO_DUPLICATE, 3: PUBLISHED, 4: WANTED, 5: ACKNOWLEDGED, 6: COMPLETE}
@@ -65,6 +68,9 @@ __all__ = [
     "LIVENESS",
     "LOGGED",
     "NO_DUPLICATE",
+    "ORDER",
+    "PAIRWISE",
+    "PER_PUBLISHER",
     "PUBLISHED",
     "READ",
     "REFUSED",
@@ -80,6 +86,7 @@ __all__ = [
     "STREAMS",
     "TOLD",
     "WANTED",
+    "WITHHELD",
     "Check",
     "History",
     "Violation",

@@ -120,6 +120,9 @@ def _not_reached(history: History) -> Iterator[tuple[Publication, Wish]]:
 
 
 def _has_reached(history: History, publication: Publication, wish: Wish) -> bool:
+    """Whether it came, or came too late for the order of all, of which `withheld` is the judge."""
+    if wish.id in publication.withheld:
+        return True
     for index in publication.deliveries.get(wish.client, ()):
         event = history.events[index]
         if isinstance(event, Notified) and wish.id in event.subscriptions:
@@ -146,6 +149,7 @@ def _nothing_failed(history: History, publication: Publication, wanted: Promise,
         settling = ((2 * links if history.advertisements else links) + 3) * delay
         known = request if wanted.at_rest else history.last_before(history.at(request) - settling)
         known = max(known, history.quiet_before(request))
+    until = history.released(until)
     if wanted.at_rest:
         before = max(before, int(request))
     if history.advertisements:

@@ -8,6 +8,7 @@ the meaning is checked, and that none is superfluous. Both checks hold when the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, Kind, Role
@@ -82,6 +83,8 @@ def _alpha(configuration: Configuration, broker: Peer, kind: Kind, peer: Peer, s
         for other in view.tables[Kind.SUBSCRIPTIONS].replicas:
             if other != peer and view.roles.get(other) == Role.CLIENT:
                 whole.update(dict.fromkeys(configuration.entries(broker, Kind.SUBSCRIPTIONS, other)))
+    # That a client wants order concerns its own broker alone.
+    whole = {replace(entry, ordered=False): None for entry in whole}
     if steered_by is None:
         return list(whole)
     steering = filters.set_of(entry.where for entry in configuration.entries(broker, steered_by, peer))

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from sluice.sim.ordered import Marked, Ordered, Withheld
 from sluice.sim.spec.matching import Matching
 from sluice.sim.trace import (
     FAULTS,
@@ -86,7 +87,18 @@ class Wish:
 class Publication:
     """A published notification and whom it reached."""
 
-    __slots__ = ("advertisements", "client", "deliveries", "index", "number", "record", "refused", "replays")
+    __slots__ = (
+        "advertisements",
+        "client",
+        "deliveries",
+        "index",
+        "marked",
+        "number",
+        "record",
+        "refused",
+        "replays",
+        "withheld",
+    )
 
     def __init__(self, client: str, number: int, record: Record, index: int) -> None:
         self.client = client
@@ -100,6 +112,10 @@ class Publication:
         self.deliveries: dict[str, list[int]] = {}
         #: The indexes of `Replayed`.
         self.replays: list[int] = []
+        #: Whether everybody is to get it in the order of all.
+        self.marked = False
+        #: For which subscriptions it came too late for that, and the index at which their client was told.
+        self.withheld: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -132,12 +148,17 @@ class History:
         self.unsent: dict[tuple[str, int], int] = {}
         #: Acknowledgements of what nobody asks for.
         self.stray: list[int] = []
+        #: The subscriptions that are to get everything in the order of all.
+        self.ordered: set[str] = set()
+        #: Whether order counts for anybody.
+        self.is_ordered = False
         #: The places of `Interested` and `Uninterested`.
         self.interest: list[int] = []
         #: From when to when something was down.
         self.downs: dict[Element, list[tuple[Index, Index]]] = {}
         #: When memories or messages were tampered with, or the tree changed.
         self.disturbances: list[int] = []
+        self.first_fault: Index = NEVER
         self.last_fault: int | None = None
         self.quiets: list[int] = []
         self.matching = Matching()
@@ -201,6 +222,15 @@ class History:
                         publication.replays.append(index)
                 case Interested() | Uninterested():
                     self.interest.append(index)
+                case Marked(_, client, number):
+                    self._latest[client, number].marked = self.is_ordered = True
+                case Withheld(_, _, publisher, number, ids):
+                    publication = self.about[index] = self._latest.get((publisher, number))
+                    if publication is not None:
+                        publication.withheld.update(dict.fromkeys(ids, index))
+                case Ordered(_, client, id):
+                    self.ordered.add(id)
+                    self.is_ordered = True
                 case Attached(_, client, broker):
                     self._attached.setdefault(client, []).append((index, broker))
                     if len(self._attached[client]) > 1:
@@ -218,6 +248,7 @@ class History:
                 case _:
                     self._fault(event, index)
             if type(event) in FAULTS:
+                self.first_fault = min(self.first_fault, index)
                 self.last_fault = index
         if self.config.delay_seconds is not None:
             self._links_come_up()
@@ -315,6 +346,19 @@ class History:
     def last_at(self, time: float) -> Index:
         """The index of the last event up to a time; infinity for a time that is not known."""
         return NEVER if time == NEVER else bisect_right(self.times, time) - 1
+
+    def released(self, until: Index) -> Index:
+        """When something that would be there at a place is there if it may be held back for the sake of order.
+
+        A question goes to the far end of the network and its answer comes back. When something fails on the way it is asked
+        again.
+        """
+        delay = self.config.delay_seconds
+        if not self.is_ordered:
+            return until
+        if delay is None or self.first_fault != NEVER:
+            return NEVER
+        return self.last_at(self.at(until) + 2 * len(self.brokers) * delay)
 
     def quiet_before(self, index: Index) -> int:
         """The last place before an index at which everything was at rest; -1 if there is none."""

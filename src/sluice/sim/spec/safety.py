@@ -98,6 +98,7 @@ def _refusing(history: History) -> Iterator[Violation]:
         # Long enough before it for the client to know its link, and after it for the answer.
         since = publication.index if delay is None else history.last_before(history.at(publication.index) - 3 * delay)
         until = NEVER if delay is None else history.last_at(history.at(publication.index) + 3 * delay)
+        until = history.released(until)
         broker = history.broker_of(publication.client, publication.index)
         way = (*history.ends(publication.client, publication.index), *([] if broker is None else [broker]))
         event = history.events[publication.index]

@@ -1,0 +1,60 @@
+"""What a way of putting publications in one order has to do at one broker.
+
+A publication gets a stamp where it is taken in. Stamps are the order: whoever gets two publications gets the one with the
+smaller stamp first. An algorithm gives stamps out, and says up to which time all that is to come has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sluice.protocol.batch import Peer, Stamp
+from sluice.protocol.messages import OrderMessage
+
+#: What is to be said to other brokers.
+Said = Iterator[tuple[Peer, OrderMessage]]
+
+
+class Algorithm(Protocol):
+    """One broker's part in the order of all. Links are those to other brokers."""
+
+    #: The latest time that was seen here.
+    clock: int
+    #: For the record: how often something was promised or asked for.
+    floors: int
+    questions: int
+
+    @property
+    def limit(self) -> float:
+        """What has this time or an earlier one, and is for somebody here, has come."""
+
+    def linked(self, peer: Peer) -> None:
+        """A link works from now on; nobody publishes anything behind it before `carries` says so."""
+
+    def unlinked(self, peer: Peer) -> None:
+        """A link is gone: nobody waits any more for what was to come over it."""
+
+    def carries(self, peer: Peer, publications: bool) -> Said:
+        """Whether anybody behind a link may publish something."""
+
+    def stamp(self, is_marked: bool) -> Stamp:
+        """A place for what is published here now: behind all that this broker has seen or promised."""
+
+    def arrived(self, peer: Peer, time: int, floor: int | None) -> None:
+        """Something stamped came over a link, with what was promised behind it."""
+
+    def onward(self, peer: Peer, time: int) -> int | None:
+        """Something stamped goes on over a link: the promise that goes with it; more follow as soon as they can be given."""
+
+    def hear(self, peer: Peer, message: OrderMessage) -> None:
+        """Another broker promises something, or asks for a promise."""
+
+    def reach(self, time: int) -> None:
+        """Somebody here has seen so much already: what is stamped from now on is later, wherever it is stamped."""
+
+    def renew(self) -> None:
+        """Has everything said and asked once more, in case that something was lost or damaged."""
+
+    def settle(self, held: int) -> Said:
+        """What is to be said now that a step is over; `held` is the latest time that is held back here, 0 if nothing is."""

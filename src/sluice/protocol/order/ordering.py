@@ -1,0 +1,295 @@
+"""What a broker does about order: who asks for it, which publications get a stamp, and when each client gets them.
+
+A publication is stamped if its publisher asks for order, or if somebody somewhere does who might get it. It is held back for
+those of its subscribers for whom order counts; everything else flows as if there were no order. The first publications of a
+new advertisement wait until it is acknowledged: by then every broker that they may reach has asked for its own time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sluice.limits import MAX_AHEAD
+from sluice.protocol.arrival import Arrival
+from sluice.protocol.batch import Batch, Peer
+from sluice.protocol.messages import (
+    Await,
+    Change,
+    Deliver,
+    Entry,
+    EntryId,
+    Event,
+    Kind,
+    Message,
+    Notify,
+    OrderMessage,
+    Received,
+    Role,
+    Snapshot,
+)
+from sluice.protocol.order.algorithm import Algorithm, Said
+from sluice.protocol.order.floors import Floors
+from sluice.protocol.order.queue import Queue
+from sluice.protocol.route.directions import Directions
+from sluice.protocol.route.table import Table
+
+
+class Ordering:
+    """The order of all, as one broker keeps it for its clients."""
+
+    def __init__(
+        self,
+        directions: Directions,
+        roles: Mapping[Peer, Role],
+        table: Table,
+        is_unanswered: Callable[[Peer], bool] | None,
+        send: Callable[[Peer, Message], None],
+        *,
+        orders_all: bool,
+    ) -> None:
+        self._roles = roles
+        self._table = table
+        #: Whether an advertisement of a client is not acknowledged yet; None: there are none, and any link may carry anything.
+        self._is_unanswered = is_unanswered
+        self._send = send
+        self._orders_all = orders_all
+        self.algorithm: Algorithm = Floors(directions)
+        #: The ordered subscriptions of each client.
+        self._asking: dict[Peer, dict[EntryId, None]] = {}
+        #: What is held back for each client, of those for whom something is.
+        self._queues: dict[Peer, Queue] = {}
+        #: For whom something has come in this step.
+        self._touched: dict[Peer, None] = {}
+        #: The latest time that was ever held back, and the limit that was released up to.
+        self._latest = 0
+        self._released: float = 0
+        #: Publications of clients with an advertisement that is not acknowledged yet, and what they advertise after these.
+        self.waiting: dict[Peer, deque[Arrival | Received]] = {}
+        #: Whether anything has happened in this step.
+        self._is_due = False
+        #: For the record: how much was stamped and held back, for how long in all and at most.
+        self.stamped = self.held = 0
+        self.held_seconds = self.longest_seconds = 0.0
+
+    # --- links and tables ---------------------------------------------------------------------------------------------
+
+    def linked(self, peer: Peer) -> None:
+        """A link came up; what it says of order comes before all that is told of tables."""
+        if self._roles[peer] == Role.BROKER:
+            self.algorithm.linked(peer)
+            if self._is_unanswered is None:
+                self.carries(peer, True)
+
+    def unlinked(self, peer: Peer) -> None:
+        """A link is gone, with all that was held back for it."""
+        self.algorithm.unlinked(peer)
+        self._queues.pop(peer, None)
+        self._asking.pop(peer, None)
+        if peer in self.waiting:
+            # What was taken in goes on, without its publisher; what was not never came.
+            self.waiting[peer] = deque(each for each in self.waiting[peer] if isinstance(each, Arrival))
+            if not self.waiting[peer]:
+                del self.waiting[peer]
+        self._is_due = True
+
+    def carries(self, peer: Peer, publications: bool) -> None:
+        """Whether anybody behind a broker publishes something, as its advertisements tell."""
+        self._say(self.algorithm.carries(peer, publications))
+        self._is_due = True
+
+    def subscribed(self, client: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
+        """The subscriptions of a client change; the table follows before anybody is told of the entries."""
+        asking = self._asking.get(client, {})
+        for entry in removed:
+            asking.pop(entry.id or "", None)
+        asking.update((entry.id, None) for entry in added if entry.ordered and entry.id is not None)
+        if asking:
+            self._asking[client] = asking
+        else:
+            self._asking.pop(client, None)
+        self._table.ordered = bool(self._asking)
+
+    def receive(self, peer: Peer, message: OrderMessage, now: float) -> None:
+        """Another broker says something about order, or a client how far it is; questions go on before anything else does."""
+        self._is_due = True
+        if self._roles[peer] == Role.BROKER:
+            self.algorithm.hear(peer, message)
+        elif isinstance(message, Await):
+            self.algorithm.reach(message.time)
+        if isinstance(message, Await):
+            self.settle(now)
+
+    def objection(self, message: Message, unordered: str | None) -> str | None:
+        """Why a client must not say this; `unordered` is why nothing can be in order here, if nothing can."""
+        if isinstance(message, Await) and message.time > self.algorithm.clock + MAX_AHEAD:
+            return f"nothing can have been stamped with {message.time}: no clock is as far ahead"
+        return unordered if isinstance(message, Notify) and message.batch.stamp is not None else None
+
+    def _say(self, said: Said) -> None:
+        for peer, message in said:
+            self._send(peer, message)
+
+    # --- publications -------------------------------------------------------------------------------------------------
+
+    def admit(self, arrived: list[Arrival]) -> list[Arrival]:
+        """Stamps what clients publish and somebody wants in order, as soon as it can be; takes note of what others stamped."""
+        is_wanted = self._orders_all or self._table.is_ordered
+        if not is_wanted and not self.waiting and all(each.batch.stamp is None for each in arrived):
+            return arrived
+        admitted: list[Arrival] = []
+        for each in arrived:
+            if self._roles.get(each.source) == Role.BROKER:
+                if each.batch.stamp is not None and not each.comes_again:
+                    self.algorithm.arrived(each.source, each.batch.stamp.time, each.floor)
+                    self._is_due = True
+                admitted.append(each)
+            elif self._is_early(each):
+                waiting = self.waiting.setdefault(each.source, deque())
+                place = next((place for place, one in enumerate(waiting) if isinstance(one, Received)), len(waiting))
+                waiting.insert(place, each)
+            else:
+                admitted.append(self.stamp(each))
+        return admitted
+
+    def _is_marked(self, batch: Batch) -> bool:
+        return self._orders_all or (batch.stamp is not None and batch.stamp.is_marked)
+
+    def _is_early(self, arrival: Arrival) -> bool:
+        """Whether it is too early to stamp something, or something before it."""
+        if arrival.source in self.waiting:
+            return True
+        if self._is_unanswered is None or not self._is_unanswered(arrival.source):
+            return False
+        return self._table.is_ordered or self._is_marked(arrival.batch)
+
+    def stamp(self, arrival: Arrival) -> Arrival:
+        """What is published here now, with its place in the order of all if anybody wants to know it."""
+        is_marked = self._is_marked(arrival.batch)
+        if not is_marked and not self._table.is_ordered:
+            return arrival
+        self._is_due = True
+        self.stamped += len(arrival.batch)
+        return arrival._replace(batch=arrival.batch.stamped(self.algorithm.stamp(is_marked)))
+
+    def defers(self, event: Event) -> bool:
+        """Whether a client publishes or advertises something behind publications that wait: then it waits, too."""
+        if type(event) is not Received or event.peer not in self.waiting:
+            return False
+        match event.message:
+            case Notify() | Change(kind=Kind.ADVERTISEMENTS) | Snapshot(kind=Kind.ADVERTISEMENTS):
+                self.waiting[event.peer].append(event)
+                return True
+            case _:
+                return False
+
+    def answered(self) -> Arrival | Received | None:
+        """The next thing that has waited for an advertisement and need not any more."""
+        for client, waiting in self.waiting.items():
+            if self._is_unanswered is None or not self._is_unanswered(client):
+                each = waiting.popleft()
+                if not waiting:
+                    del self.waiting[client]
+                return each
+        return None
+
+    def onward(self, peer: Peer, message: Notify) -> Notify:
+        """What goes to another broker, with a promise if somebody there holds it back until it has one."""
+        stamp = message.batch.stamp
+        if stamp is None or (message.passage is not None and message.passage.to is not None):
+            return message
+        if not stamp.is_marked and not self._table.wants_order(peer):
+            return message
+        self._is_due = True
+        return replace(message, floor=self.algorithm.onward(peer, stamp.time))
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self,
+        client: Peer,
+        batch: Batch,
+        combinations: tuple[tuple[EntryId, ...], ...],
+        which: Sequence[int],
+        now: float,
+    ) -> None:
+        """Gives a client what it wants: at once, or in order if that counts for it."""
+        stamp = batch.stamp
+        if stamp is None and not self._asking and not self._queues:
+            self._send(client, Deliver(batch, combinations, which))
+            return
+        asking, queue = self._asking.get(client), self._queues.get(client)
+        if asking is not None and stamp is None:
+            # It was on its way before those who publish knew of these subscriptions; they are not complete yet.
+            combinations = tuple(tuple(id for id in ids if id not in asking) for ids in combinations)
+            rows = [row for row in range(len(batch)) if combinations[which[row] if which else 0]]
+            if not rows:
+                return
+            batch, which = batch.whole_or(rows), [which[row] for row in rows] if which else which
+        if stamp is not None and (
+            stamp.is_marked or (asking is not None and any(id in asking for ids in combinations for id in ids))
+        ):
+            queue = self._queues.setdefault(client, Queue())
+            queue.hold(Deliver(batch, combinations, which, ordered=True), stamp, now)
+            self._latest = max(self._latest, stamp.time)
+            self._touched[client] = None
+            self._is_due = True
+            return
+        message = Deliver(batch, combinations, which)
+        if queue is None or not queue.follow(message, now):
+            self._send(client, message)
+
+    def settle(self, now: float) -> None:
+        """After a step: releases what nothing can precede any more, and says what others wait for."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        limit = self.algorithm.limit
+        # Where the limit is the same, only what has just come can be within it.
+        for client in list(self._queues if limit > self._released else self._touched):
+            self._release(client, limit, now)
+        self._touched.clear()
+        self._released = limit
+        self._say(self.algorithm.settle(self._latest if self._queues else 0))
+
+    def _release(self, client: Peer, limit: float, now: float) -> None:
+        queue = self._queues.get(client)
+        if queue is None:
+            return
+        for held in queue.release(limit):
+            waited = now - held.since
+            self.held += waited > 0
+            self.held_seconds += waited
+            self.longest_seconds = max(self.longest_seconds, waited)
+            self._send(client, held.message)
+        if not queue:
+            del self._queues[client]
+
+    def renew(self) -> None:
+        """Works out anew who asks, and says and asks everything once more, in case that something was lost or damaged."""
+        self._asking.clear()
+        for peer, replica in self._table.replicas.items():
+            if self._roles.get(peer) == Role.CLIENT:
+                self.subscribed(peer, replica.entries, ())
+        self._table.ordered = bool(self._asking)
+        self.algorithm.renew()
+        self._released, self._is_due = 0, True
+
+    # --- its own account ----------------------------------------------------------------------------------------------
+
+    def account(self, now: float) -> dict[str, float]:
+        """How it goes: who asks for order here, what is held back and for how long, and what was said for that."""
+        return {
+            "subscriptions": sum(map(len, self._asking.values())),
+            "stamped": self.stamped,
+            "waiting": sum(map(len, self._queues.values())),
+            "waiting_clients": len(self._queues),
+            "waiting_seconds": max((now - queue.oldest for queue in self._queues.values()), default=0.0),
+            "unstamped": sum(map(len, self.waiting.values())),
+            "held": self.held,
+            "held_seconds": self.held_seconds,
+            "longest_seconds": self.longest_seconds,
+            "floors": self.algorithm.floors,
+            "questions": self.algorithm.questions,
+        }

@@ -1,0 +1,70 @@
+"""What clients are told, as a trace has it, and what they do about it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sluice.client import commands as client
+from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
+from sluice.sim import ordered, streamed
+from sluice.sim import trace as said
+from sluice.sim.nodes import ClientNode
+
+if TYPE_CHECKING:
+    from sluice.sim.world import World
+
+
+def write_down(world: World, node: ClientNode, upcall: client.Upcall) -> None:
+    """Writes down what a client is told, as the trace has it."""
+    now, name, write = world.now, node.name, world.trace.append
+    match upcall:
+        case client.Delivered():
+            for notification, subscriptions in upcall.deliveries:
+                node.deliveries.append((notification, subscriptions))
+                write(said.Notified(now, name, *notification.id, subscriptions))
+        case client.Published(batch):
+            for notification in batch:
+                node.published[notification.id.number] = None
+                if node.past is not None:
+                    node.past.record(notification, now)
+                write(said.Published(now, name, notification.id.number, notification.record))
+                if batch.stamp is not None or world.config.orders_all:
+                    write(ordered.Marked(now, name, notification.id.number))
+        case client.Withheld(batch, subscriptions):
+            for notification in batch:
+                node.withheld.append(notification)
+                write(ordered.Withheld(now, name, *notification.id, subscriptions))
+        case client.PublishAccepted(number):
+            if world.config.durable:
+                write(streamed.Accepted(now, name, number))
+        case client.Told(id, answer):
+            for program in node.programs:
+                program.told(id, answer)
+        case client.Begun(id, stream, offset):
+            write(streamed.Begun(now, name, id, stream, offset))
+        case client.Completed(kind, id):
+            node.completed[id] = None
+            write(said.Completed(now, name, kind.name.lower(), id))
+        case client.PublishRefused(id, reason):
+            node.refusals.append(reason)
+            # What a client could not even send was never published.
+            if id.number in node.published:
+                write(said.Refused(now, name, id.number))
+        case Replayed(subscription, batch):
+            for notification in batch:
+                node.replays.append((notification, subscription))
+                write(said.Replayed(now, name, subscription, *notification.id))
+        case CaughtUp(subscription, batch):
+            for notification in batch:
+                node.deliveries.append((notification, (subscription,)))
+                write(said.Notified(now, name, *notification.id, (subscription,)))
+        case Ended(subscription, positions):
+            write(streamed.Past(now, name, subscription, dict(positions)))
+        case Full(subscription):
+            after = world.max_delay * world.programs.random()
+            world.call(now + after, partial(world.proceed, node, node.incarnation, subscription))
+        case Missed(subscription, _, stream, first, last):
+            write(streamed.Skipped(now, name, subscription, stream or "", first, last))
+        case client.InterestChanged(added, removed):
+            world.interest(node, added, removed)
