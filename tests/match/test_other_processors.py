@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 
 
+@pytest.mark.long
 def test_without_avx512(tmp_path: Path) -> None:
     """In a process of its own, because the choice is made when the kernels are compiled."""
     environment = {

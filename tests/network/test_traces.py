@@ -52,6 +52,7 @@ class Setting:
         return self.number % 4 in (0, 3)
 
 
+#: Every routing once in make test, with or without advertisements, and the rest in make soak.
 SETTINGS = [Setting(routing, advertisements) for routing in ROUTINGS for advertisements in (False, True)]
 
 
@@ -198,7 +199,11 @@ def judge(trace: Trace) -> None:
     assert not violations, "\n".join(map(str, violations[:5]))
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    "setting",
+    [pytest.param(one, marks=() if place % 4 in (0, 3) else pytest.mark.long) for place, one in enumerate(SETTINGS)],
+    ids=str,
+)
 def test_a_real_network_keeps_what_the_specification_promises(setting: Setting) -> None:
     trace = asyncio.run(recorded(setting))
     judge(trace)

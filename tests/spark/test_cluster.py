@@ -15,6 +15,10 @@ from tests.spark.cluster import program
 from tests.spark.matched import STRATEGIES, expected, totals
 
 
+#: The faults on the same cluster are in make test.
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def found(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a driver found that matched on the cluster."""
@@ -47,7 +51,6 @@ def test_the_doctor_finds_all_well(cluster: Cluster, tmp_path: Path, monkeypatch
     assert [check.name.split()[0] for check in checks] == ["master", "session", "worker"]
 
 
-@pytest.mark.long
 def test_the_doctor_finds_workers_without_the_package(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
