@@ -14,7 +14,6 @@ from sluice.spark.doctor import Check, State
 from tests.spark.cluster import program
 from tests.spark.matched import STRATEGIES, expected, totals
 
-
 #: The faults on the same cluster are in make test.
 pytestmark = pytest.mark.long
 
