@@ -22,12 +22,11 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from rich.console import Console
-
 from bench import broker_report, machine
 from bench.brokers.figures import BrokerRun
 from bench.brokers.scenarios import PEERS, SCENARIOS, Plan, compete, measure_links, version
-from bench.match import RESULTS, say, words
+from bench.command import conduct, words
+from bench.match import RESULTS
 
 #: Measured otherwise: bytes, not messages a second.
 LINKS = "links"
@@ -119,18 +118,14 @@ def main(
     """Measures, prints, and writes the results; 1 if a message was lost, 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     plan, scenarios, directory = parse_arguments(given)
-    start = time.perf_counter()
-    try:
-        run = measure(plan, scenarios, shlex.join(["python", "-m", "bench.broker", *given]))
-    except KeyboardInterrupt:
-        say("stopped; nothing was written")
-        return 130
-    broker_report.print_to(Console(width=None if sys.stdout.isatty() else 160), run)
-    if directory is not None:
-        write(run, directory)
-        say(f"written to {os.path.relpath(directory)}")
-    say(f"took {time.perf_counter() - start:.0f} s")
-    return 1 if any(entry.status == "wrong" for entry in run.entries) else 0
+    command = shlex.join(["python", "-m", "bench.broker", *given])
+    return conduct(
+        lambda: measure(plan, scenarios, command),
+        broker_report.print_to,
+        write,
+        directory,
+        lambda run: any(entry.status == "wrong" for entry in run.entries),
+    )
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from bench import machine, report
+from bench.command import conduct, say, words
 from bench.figures import OURS, Figure, Run
 from bench.peers import ENTRANTS, PEERS, Entrant
 from bench.workloads import SIZES, WORKLOADS
@@ -50,11 +50,6 @@ class Plan:
     def entrants(self, workload: str) -> Iterator[Entrant]:
         """The formulations of the wanted peers on a workload."""
         return (entrant for entrant in ENTRANTS if entrant.workload == workload and entrant.peer in self.peers)
-
-
-def say(text: str) -> None:
-    """Progress, for people."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def child(module: str, *arguments: str, seconds: float = PROCESS_SECONDS) -> dict[str, Any]:
@@ -168,19 +163,6 @@ def write(run: Run, directory: Path) -> None:
     report.plot(run, directory / "match.png")
 
 
-def words(known: Sequence[str], what: str) -> Any:
-    """A parser for a comma-separated choice of known words; empty means none."""
-
-    def parse(text: str) -> tuple[str, ...]:
-        words = tuple(filter(None, text.split(",")))
-        for word in words:
-            if word not in known:
-                raise argparse.ArgumentTypeError(f"no {what} {word!r}; choose from {', '.join(known)}")
-        return words
-
-    return parse
-
-
 def _sizes(text: str) -> tuple[int, ...]:
     try:
         sizes = tuple(int(size.replace("_", "")) for size in text.split(","))
@@ -223,18 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; 1 if any answer was wrong."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     plan, directory = parse_arguments(given)
-    start = time.perf_counter()
-    try:
-        run = carry_out(plan, shlex.join(["python", "-m", "bench.match", *given]))
-    except KeyboardInterrupt:
-        say("stopped; nothing was written")
-        return 130
-    report.print_to(Console(width=None if sys.stdout.isatty() else 160), run)
-    if directory is not None:
-        write(run, directory)
-        say(f"written to {os.path.relpath(directory)}")
-    say(f"took {time.perf_counter() - start:.0f} s")
-    return 1 if any(figure.status == "wrong" for figure in run.figures) else 0
+    command = shlex.join(["python", "-m", "bench.match", *given])
+    return conduct(
+        lambda: carry_out(plan, command),
+        report.print_to,
+        write,
+        directory,
+        lambda run: any(figure.status == "wrong" for figure in run.figures),
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 import time
@@ -17,10 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from bench import order_report
-from bench.match import RESULTS, say
+from bench.command import conduct, say, words
+from bench.match import RESULTS
 from bench.order_report import OrderRun, Row
 from sluice.sim.padres import ALGORITHMS, Plan, Tally, compare
 
@@ -128,14 +126,6 @@ def write(run: OrderRun, directory: Path) -> None:
     order_report.plot(run, directory / "order.png")
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    words = tuple(filter(None, text.split(",")))
-    for word in words:
-        if word not in PARTS:
-            raise argparse.ArgumentTypeError(f"no part {word!r}; choose from {', '.join(PARTS)}")
-    return words
-
-
 def parse_arguments(arguments: Sequence[str]) -> tuple[Size, tuple[str, ...], Path | None]:
     """How much to compare, the parts that are wanted, and where to write the results (None: nowhere)."""
     parser = argparse.ArgumentParser(
@@ -143,7 +133,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Size, tuple[str, ...], Pa
         description="Compares algorithms for total order: violations, faults, costs, the paper's topology, saturation.",
         epilog="A full run writes bench/results; any other only with --output.",
     )
-    parser.add_argument("--parts", type=_parts, default=PARTS, help=f"default: {','.join(PARTS)}")
+    parser.add_argument("--parts", type=words(PARTS, "part"), default=PARTS, help=f"default: {','.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="a few small networks, to see that all works")
     parser.add_argument(
         "--output", type=Path, metavar="DIRECTORY", help="write order.json, order.md and order.png here"
@@ -160,18 +150,14 @@ def main(
     """Compares, prints, and writes the results; 130 if interrupted, 1 if what must hold did not."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     size, parts, directory = parse_arguments(given)
-    start = time.perf_counter()
-    try:
-        run = compared(size, parts, shlex.join(["python", "-m", "bench.order", *given]))
-    except KeyboardInterrupt:
-        say("stopped; nothing was written")
-        return 130
-    order_report.print_to(Console(width=None if sys.stdout.isatty() else 160), run)
-    if directory is not None:
-        write(run, directory)
-        say(f"written to {os.path.relpath(directory)}")
-    say(f"took {time.perf_counter() - start:.0f} s")
-    return 1 if any(outcome.reached is False for outcome in order_report.outcomes(run)) else 0
+    command = shlex.join(["python", "-m", "bench.order", *given])
+    return conduct(
+        lambda: compared(size, parts, command),
+        order_report.print_to,
+        write,
+        directory,
+        lambda run: any(outcome.reached is False for outcome in order_report.outcomes(run)),
+    )
 
 
 if __name__ == "__main__":

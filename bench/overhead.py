@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from bench.brokers.records import keyed, keys_of
-from bench.match import say
+from bench.command import say
 from sluice.broker.broker import BrokerConfig
 from sluice.client.commands import Command, Publish, Subscribe
 from sluice.client.session import Session

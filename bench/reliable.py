@@ -9,25 +9,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from rich.console import Console
-
 from bench import machine, overhead, reliable_report
 from bench.brokers import scenarios, stall
 from bench.brokers.contest import Client, Contestant
 from bench.brokers.figures import OURS
 from bench.brokers.stall import StallPlan
-from bench.match import RESULTS, say, words
+from bench.command import conduct, words
+from bench.match import RESULTS
 from bench.reliable_report import BEST_EFFORT, RELIABLE, ReliableRun
 
 PARTS = ("throughput", "bytes", "stall")
@@ -126,19 +123,14 @@ def main(arguments: Sequence[str] | None = None, measure: Callable[[Plan, str], 
     """Measures, prints, and writes the results; 1 if a message was lost, 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     plan, directory = parse_arguments(given)
-    start = time.perf_counter()
-    try:
-        run = measure(plan, shlex.join(["python", "-m", "bench.reliable", *given]))
-    except KeyboardInterrupt:
-        say("stopped; nothing was written")
-        return 130
-    reliable_report.print_to(Console(width=None if sys.stdout.isatty() else 160), run)
-    if directory is not None:
-        write(run, directory)
-        say(f"written to {os.path.relpath(directory)}")
-    say(f"took {time.perf_counter() - start:.0f} s")
-    outcomes = [entry.status for entry in run.entries] + [entry.status for entry in run.stalls]
-    return 1 if "wrong" in outcomes else 0
+    command = shlex.join(["python", "-m", "bench.reliable", *given])
+    return conduct(
+        lambda: measure(plan, command),
+        reliable_report.print_to,
+        write,
+        directory,
+        lambda run: "wrong" in [*(entry.status for entry in run.entries), *(entry.status for entry in run.stalls)],
+    )
 
 
 if __name__ == "__main__":

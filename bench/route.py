@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 import time
@@ -19,10 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from bench import machine, route_report
-from bench.match import RESULTS, ChildError, child, say
+from bench.command import conduct, say, words
+from bench.match import RESULTS, ChildError, child
 from bench.route_report import FIGURES, RouteRun
 from bench.simulation import SCENARIOS
 from sluice.lab import experiment
@@ -115,14 +113,6 @@ def write(run: RouteRun, directory: Path) -> None:
         route_report.plot_figures(run, directory / "route-figures.png")
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    words = tuple(filter(None, text.split(",")))
-    for word in words:
-        if word not in PARTS:
-            raise argparse.ArgumentTypeError(f"no part {word!r}; choose from {', '.join(PARTS)}")
-    return words
-
-
 def parse_arguments(arguments: Sequence[str]) -> tuple[Plan, tuple[str, ...], Path | None]:
     """The plan, the parts of it that are wanted, and where to write the results (None: nowhere)."""
     parser = argparse.ArgumentParser(
@@ -130,7 +120,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Plan, tuple[str, ...], Pa
         description="Measures routing: changes a second, the simulator, table sizes and control messages.",
         epilog="A full run writes bench/results; any other only with --output.",
     )
-    parser.add_argument("--parts", type=_parts, default=PARTS, help=f"default: {','.join(PARTS)}")
+    parser.add_argument("--parts", type=words(PARTS, "part"), default=PARTS, help=f"default: {','.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="smallest sizes only, to see that all works")
     parser.add_argument("--output", type=Path, metavar="DIRECTORY", help="write route.json, route.md and plots here")
     options = parser.parse_args(arguments)
@@ -145,18 +135,8 @@ def main(
     """Measures, prints, and writes the results; 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     plan, parts, directory = parse_arguments(given)
-    start = time.perf_counter()
-    try:
-        run = measure(plan, parts, shlex.join(["python", "-m", "bench.route", *given]))
-    except KeyboardInterrupt:
-        say("stopped; nothing was written")
-        return 130
-    route_report.print_to(Console(width=None if sys.stdout.isatty() else 160), run)
-    if directory is not None:
-        write(run, directory)
-        say(f"written to {os.path.relpath(directory)}")
-    say(f"took {time.perf_counter() - start:.0f} s")
-    return 0
+    command = shlex.join(["python", "-m", "bench.route", *given])
+    return conduct(lambda: measure(plan, parts, command), route_report.print_to, write, directory, lambda run: False)
 
 
 if __name__ == "__main__":

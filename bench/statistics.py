@@ -21,7 +21,8 @@ import pyarrow as pa
 from rich.console import Console
 
 from bench import machine
-from bench.match import RESULTS, say
+from bench.command import say
+from bench.match import RESULTS
 from bench.report import Sheet
 from sluice import Matcher
 from sluice.broker.broker import BrokerConfig

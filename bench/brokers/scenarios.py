@@ -16,7 +16,7 @@ from bench.brokers.client import PERCENTILES, Order
 from bench.brokers.contest import Client, ClientError, Contestant, Stand, standing
 from bench.brokers.figures import OURS, Entry, Link
 from bench.brokers.server import ServerError
-from bench.match import say
+from bench.command import say
 
 PEERS = ("nats", "rabbitmq", "activemq")
 #: Messages of the first warm-up; the slowest takes seconds for them.

@@ -22,7 +22,7 @@ from bench.brokers.contest import Client, ClientError, Contestant, standing
 from bench.brokers.figures import OURS
 from bench.brokers.scenarios import version
 from bench.brokers.server import ServerError
-from bench.match import say
+from bench.command import say
 from sluice.broker.supervise import FIRST_RETRY_SECONDS
 
 REDUNDANT = "Sluice, 2 brokers in the inner node"

@@ -27,7 +27,8 @@ from rich.console import Console
 
 import sluice
 from bench import machine
-from bench.match import RESULTS, say
+from bench.command import say
+from bench.match import RESULTS
 from bench.report import Sheet
 from bench.spark import data
 from bench.timing import percentiles

@@ -25,7 +25,8 @@ from typing import Any
 from rich.console import Console
 
 from bench import machine
-from bench.match import RESULTS, ChildError, child, say
+from bench.command import say
+from bench.match import RESULTS, ChildError, child
 from bench.report import Sheet
 from bench.spark import data
 from bench.spark.child import BINNED, CONTESTANTS, DUCKDB, OURS, PLAIN, RUNNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -225,79 +225,65 @@ def test_old_batches_are_trimmed_while_the_broker_idles(store: Slow, monkeypatch
     assert [one.first for one in store.read(0)] == [3, 4]
 
 
+@contextmanager
+def trimming(
+    store: Slow, monkeypatch: pytest.MonkeyPatch, retention: Retention, last: Retention, **options: Any
+) -> Iterator[tuple[Journal, Callable[[], list[int]]]]:
+    """A journal that trims all the time, by `last` at the end of each round, and what its log has after one more round."""
+    looked = threading.Semaphore(0)
+    trim = store.trim
+
+    def noticed(kept: Retention, *arguments: Any) -> int:
+        count = trim(kept, *arguments)
+        if not count and kept == last:
+            looked.release()
+        return count
+
+    def left() -> list[int]:
+        while looked.acquire(blocking=False):
+            pass
+        for _ in range(2):  # the first one may have begun before
+            assert looked.acquire(timeout=PATIENCE_SECONDS)
+        return [one.first for one in store.reader().read(0)]
+
+    monkeypatch.setattr(store, "trim", noticed)
+    journal = Journal(
+        store, max_pending_bytes=1_000_000, retention=retention, trim_seconds=0.001, now_micros=lambda: NOW, **options
+    )
+    yield journal, left
+    journal.close()
+
+
+def submit(journal: Journal, numbers: range) -> None:
+    for number in numbers:
+        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
+
+
 def test_what_is_held_is_not_trimmed(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create("archive", "TRUE", {"b1": 1}, holds=True)
     store.create("other", "TRUE", {"b1": 3, "b2": 1}, holds=True)
     store.create("free", "TRUE", {"b1": 0})
-    looked = threading.Semaphore(0)
-    trim = store.trim
-
-    def noticed(*arguments: Any) -> int:
-        count = trim(*arguments)
-        if not count:
-            looked.release()
-        return count
-
-    monkeypatch.setattr(store, "trim", noticed)
-    journal = Journal(
-        store, max_pending_bytes=1_000_000, stream="b1", retention=Retention(bytes=0), trim_seconds=0.001,
-        now_micros=lambda: NOW,
-    )  # fmt: skip
-
-    def left() -> list[int]:
-        """What the log has after it was trimmed once more."""
-        while looked.acquire(blocking=False):
-            pass
-        for _ in range(2):  # the first one may have begun before
-            assert looked.acquire(timeout=PATIENCE_SECONDS)
-        return [one.first for one in store.reader().read(0)]
-
-    for number in range(5):
-        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
-    assert left() == [2, 3, 4, 5]
-    answer(lambda done: journal.commit("archive", {"b1": 2, "b2": 9}, done))
-    assert left() == [3, 4, 5]
-    answer(lambda done: journal.commit("archive", {"b1": 5}, done))
-    assert left() == [4, 5]
-    answer(lambda done: journal.call(lambda store: store.forget("other"), done))
-    assert left() == []
-    journal.close()
+    nothing = Retention(bytes=0)
+    with trimming(store, monkeypatch, nothing, nothing, stream="b1") as (journal, left):
+        submit(journal, range(5))
+        assert left() == [2, 3, 4, 5]
+        answer(lambda done: journal.commit("archive", {"b1": 2, "b2": 9}, done))
+        assert left() == [3, 4, 5]
+        answer(lambda done: journal.commit("archive", {"b1": 5}, done))
+        assert left() == [4, 5]
+        answer(lambda done: journal.call(lambda store: store.forget("other"), done))
+        assert left() == []
 
 
 def test_what_is_needed_is_trimmed_at_twice_the_retention(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = threading.Semaphore(0)
-    trim = store.trim
-
-    def noticed(retention: Retention, *arguments: Any) -> int:
-        count = trim(retention, *arguments)
-        if not count and retention == kept.doubled:
-            looked.release()
-        return count
-
-    size = len(batch(0).payload)
-    kept = Retention(bytes=2 * size)
-    monkeypatch.setattr(store, "trim", noticed)
-    journal = Journal(
-        store, max_pending_bytes=1_000_000, retention=kept, trim_seconds=0.001, needed_from=1, now_micros=lambda: NOW
-    )
-
-    def left() -> list[int]:
-        """What the log has after it was trimmed once more."""
-        while looked.acquire(blocking=False):
-            pass
-        for _ in range(2):  # the first one may have begun before
-            assert looked.acquire(timeout=PATIENCE_SECONDS)
-        return [one.first for one in store.reader().read(0)]
-
-    for number in range(3):
-        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
-    assert left() == [1, 2, 3]
-    for number in range(3, 6):
-        answer(lambda done, after=number: journal.submit(batch(after), done))  # type: ignore[misc]
-    assert left() == [3, 4, 5, 6]
-    journal.needed_from = 5
-    assert left() == [5, 6]
-    journal.close()
+    kept = Retention(bytes=2 * len(batch(0).payload))
+    with trimming(store, monkeypatch, kept, kept.doubled, needed_from=1) as (journal, left):
+        submit(journal, range(3))
+        assert left() == [1, 2, 3]
+        submit(journal, range(3, 6))
+        assert left() == [3, 4, 5, 6]
+        journal.needed_from = 5
+        assert left() == [5, 6]
 
 
 def test_the_write_ahead_log_is_moved_between_commits(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,29 @@ class Draft:
         actions = churn.start() + [churn.next() for _ in range(self.options["actions"])]
         return spread(random, actions, 0.0, self.options["pace"])
 
+    def flapping(
+        self,
+        end: float,
+        brokers: Sequence[str],
+        links: Sequence[tuple[str, str]],
+        *,
+        times: Sequence[int],
+        outages: Sequence[float],
+    ) -> list[Planned]:
+        """Brokers and links that fail and come back at once, again and again, while much is on its way."""
+        random, faults = self.random("flapping"), self.options["faults"]
+        planned: list[Planned] = []
+        for _ in range(random.choice(times)):
+            at = random.uniform(0, end)
+            back = at + random.choice(outages) * random.random()
+            if BROKER_CRASH in faults:
+                name = random.choice(brokers)
+                planned += [(at, StopBroker(name)), (back, StartBroker(name))]
+            if LINK_LOSS in faults and links:
+                link = random.choice(links)
+                planned += [(at, LoseLink(*link)), (back, HealLink(*link))]
+        return planned
+
     def crashes(
         self,
         end: float,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.sim.plan import ClientPlan, HealLink, LoseLink, Plan, Planned, Publish, StartBroker, StopBroker
+from sluice.sim.plan import ClientPlan, HealLink, LoseLink, Plan, Planned, Publish
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
 from sluice.sim.spec import ACKNOWLEDGED, COMPLETE, LIVE, ORDER, SAFETY
 from sluice.sim.workload import Churn
@@ -54,7 +54,7 @@ class Order(Scenario):
             planned.append((at, action))
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
-        planned += self._flapping(draft, end, brokers, links)
+        planned += draft.flapping(end, brokers, links, times=(2, 6, 20), outages=(0.0, 0.5, 4.0))
         planned += self._splits(draft, end, links, clients, churn)
         config = replace(draft.config(durable=options["durable"]), orders_all=options["orders_all"])
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
@@ -79,21 +79,4 @@ class Order(Scenario):
             busy, late = random.choice(clients).name, random.choice(clients).name
             planned += [(random.uniform(at, back), churn.publish(busy)) for _ in range(20)]
             planned += [(random.uniform(back - 1, back + 3), churn.publish(late)) for _ in range(20)]
-        return planned
-
-    def _flapping(
-        self, draft: Draft, end: float, brokers: tuple[str, ...], links: tuple[tuple[str, str], ...]
-    ) -> list[Planned]:
-        """False alarms: links and brokers that fail and are back at once, while much is on its way."""
-        random, faults = draft.random("flapping"), draft.options["faults"]
-        planned: list[Planned] = []
-        for _ in range(random.choice((2, 6, 20))):
-            at = random.uniform(0, end)
-            back = at + random.choice((0.0, 0.5, 4.0)) * random.random()
-            if BROKER_CRASH in faults:
-                name = random.choice(brokers)
-                planned += [(at, StopBroker(name)), (back, StartBroker(name))]
-            if LINK_LOSS in faults and links:
-                link = random.choice(links)
-                planned += [(at, LoseLink(*link)), (back, HealLink(*link))]
         return planned

@@ -18,14 +18,10 @@ from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import (
     ClientPlan,
     Disturb,
-    HealLink,
-    LoseLink,
     Performer,
     Plan,
     Planned,
     Publish,
-    StartBroker,
-    StopBroker,
     Trim,
 )
 from sluice.sim.scenario import (
@@ -93,7 +89,7 @@ class Reliable(Scenario):
             planned.append((at, action))
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
-        planned += self._flapping(draft, end, brokers, links)
+        planned += draft.flapping(end, brokers, links, times=(0, 5, 20), outages=(0.1, 2.0))
         planned += self._noise(draft, end)
         if RETENTION in draft.options["faults"]:
             trims = draft.random("trims")
@@ -120,23 +116,6 @@ class Reliable(Scenario):
         )
         probes = draft.probes(churn, clients)
         return draft.finish(config, brokers, links, clients, planned, probes, nodes=nodes)
-
-    def _flapping(
-        self, draft: Draft, end: float, brokers: tuple[str, ...], links: tuple[tuple[str, str], ...]
-    ) -> list[Planned]:
-        """Brokers and links that fail and come back at once, again and again, while much is on its way."""
-        random, faults = draft.random("flapping"), draft.options["faults"]
-        planned: list[Planned] = []
-        for _ in range(random.choice((0, 5, 20))):
-            at = random.uniform(0, end)
-            back = at + random.choice((0.1, 2.0)) * random.random()
-            if BROKER_CRASH in faults:
-                name = random.choice(brokers)
-                planned += [(at, StopBroker(name)), (back, StartBroker(name))]
-            if LINK_LOSS in faults and links:
-                link = random.choice(links)
-                planned += [(at, LoseLink(*link)), (back, HealLink(*link))]
-        return planned
 
     def _noise(self, draft: Draft, end: float) -> list[Planned]:
         """Messages between brokers that are lost, doubled or overtaken for a while."""
