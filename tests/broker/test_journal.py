@@ -250,8 +250,10 @@ def trimming(
     journal = Journal(
         store, max_pending_bytes=1_000_000, retention=retention, trim_seconds=0.001, now_micros=lambda: NOW, **options
     )
-    yield journal, left
-    journal.close()
+    try:
+        yield journal, left
+    finally:
+        journal.close()
 
 
 def submit(journal: Journal, numbers: range) -> None:
