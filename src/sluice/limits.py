@@ -85,6 +85,9 @@ MAX_AHEAD = 1 << 40
 #: Characters of the name of a broker, a client or a durable subscription.
 MAX_NAME = 200
 
+#: Characters of the address of a broker: a name of a host, and a little around it.
+MAX_ADDRESS = 300
+
 #: Characters of a token, at least and at most: one that can be guessed is none, and a hello is short.
 MIN_TOKEN, MAX_TOKEN = 16, 1_000
 

@@ -26,7 +26,20 @@ from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch
 from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Answer, LinkDown, LinkUp, Question, Received, Role, Send
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome, decode, encode
+from sluice.protocol.wire import (
+    PROTOCOL,
+    Anything,
+    Bye,
+    Credit,
+    Dropped,
+    Elsewhere,
+    Hello,
+    Ping,
+    Policy,
+    Welcome,
+    decode,
+    encode,
+)
 from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
@@ -92,6 +105,7 @@ class Guest:
         self.news: list[Upcall] = []
         self.dropped = 0
         self.byes: list[Bye] = []
+        self.elsewhere: tuple[str, ...] = ()
         self.pings = 0
         self.lost: str | None = None
         self.connection: Connection
@@ -125,6 +139,8 @@ class Guest:
                     self.dropped += count
                 case Ping():
                     self.pings += 1
+                case Elsewhere(addresses):
+                    self.elsewhere = addresses
                 case Hello() | Credit():
                     raise AssertionError(f"a broker said {message}")
                 case _:

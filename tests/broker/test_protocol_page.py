@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sluice import limits
-from sluice.broker import desk, server
+from sluice.broker import desk, dialler
 from sluice.net import connection
 from sluice.net.address import DEFAULT_PORT
 from sluice.protocol import parts, stream, wire
@@ -53,7 +53,7 @@ def test_limits_are_those_of_the_code() -> None:
     others = (desk.MAX_ANSWER_BYTES, stream.SCAN_BYTES, limits.MAX_FRAME_BYTES, limits.MAX_CLIENT_MESSAGE_BYTES)
     assert all(f"{value:,}" in PAGE for value in others)
     assert f"waits {desk.MAX_WAIT_SECONDS:.0f} seconds" in PAGE
-    assert f"handshake takes {server.HANDSHAKE_SECONDS:.0f} seconds" in PAGE
+    assert f"handshake takes {dialler.HANDSHAKE_SECONDS:.0f} seconds" in PAGE
     assert connection.SILENT_HEARTBEATS == 3 and "heard nothing for three" in PAGE
     assert f"to port {DEFAULT_PORT}" in PAGE and f"one version of the protocol, {PROTOCOL}," in PAGE
 

@@ -46,7 +46,7 @@ from sluice.protocol.messages import (
     Started,
     Version,
 )
-from sluice.protocol.wire import PROTOCOL, Anything, Credit, Dropped, Hello, Ping, Welcome, encode
+from sluice.protocol.wire import PROTOCOL, Anything, Credit, Dropped, Elsewhere, Hello, Ping, Welcome, encode
 from tests.broker.raw import Guest, Raw, bystanders, played, running, until
 from tests.fuzz_frames import besiege
 
@@ -96,7 +96,8 @@ FROM_CLIENTS: dict[str, tuple[bytes | Anything, str]] = {
     "a delivery": (Deliver(records(), (("eve/1",),)), "only brokers say Deliver"),
     "an acceptance": (Accepted(1), "only brokers say Accepted"),
     "a refusal": (Refused((1,), "no"), "only brokers say Refused"),
-    "what it dropped": (Dropped(1), "only brokers say what they dropped"),
+    "what it dropped": (Dropped(1), "only brokers say Dropped"),
+    "who else is there": (Elsewhere(("a:1",)), "only brokers say Elsewhere"),
     "a table of interest": (Snapshot(Kind.INTEREST, Version(1, 0), ()), "no table of interest"),
     "a table of brokers": (Snapshot(Kind.BROKERS, Version(1, 0), (entry("TRUE", "x"),)), "no table of brokers"),
     "a foreign id": (subscribe(0, entry(id="bystanding-subscriber/1")), "is not yours"),
@@ -370,14 +371,13 @@ def linked(*servers: Server) -> Callable[[], bool]:
 @played
 async def test_brokers_that_dial_each_other_end_with_one_link() -> None:
     async with running("a") as a, running("z", links=(str(a.address),)) as z:
-        dial = asyncio.ensure_future(a._dial(z.address))
+        a._dialler.keep(z.address)
         await until(lambda: "z" in a.peers and a.peers["z"].dials and "a" in z.peers and not z.peers["a"].dials)
         async with bystanders(a, z):
             link = a.peers["z"]
             # The other one goes on dialling, is told each time that there is a link, and changes nothing.
             await until(lambda: a.report()["uptime_seconds"] > 0.5)
         assert a.peers["z"] is link and not link.connection.closing
-        dial.cancel()
 
 
 @played
@@ -395,11 +395,11 @@ async def test_a_link_that_would_close_a_cycle_is_refused() -> None:
             raw = await Raw.broker(a, "d")
             raw.say(Snapshot(Kind.BROKERS, Version(1, 0), (entry("TRUE", "a"),)))
             assert await raw.end() is not None, "nor does another broker have its own name"
-            closing = asyncio.ensure_future(c._dial(a.address))
+            c._dialler.keep(a.address)
             for _ in range(2):  # again and again, because it goes on dialling
                 await until(lambda: "c" in a.peers)
                 await until(lambda: "c" not in a.peers)
-            closing.cancel()
+            c._dialler.drop(a.address)
             await until(linked(a, b, c))
         assert {*a.peers} == {"b"} and {*b.peers} == {"a", "c"} and {*c.peers} == {"b"}
 

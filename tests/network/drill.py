@@ -98,7 +98,8 @@ class Publishing:
 
     async def run(self) -> None:
         """Publishes until it is over and everything is acknowledged."""
-        connection = sluice.connect(self._address, self.name, close_seconds=PATIENCE_SECONDS)
+        # It waits for its own broker, however long that takes to start: what it publishes is to be there, and nowhere else.
+        connection = sluice.connect(self._address, self.name, close_seconds=PATIENCE_SECONDS, move_seconds=None)
         async with connection as bus, asyncio.TaskGroup() as group:
             group.create_task(self._publish(bus))
             group.create_task(self._follow(bus))

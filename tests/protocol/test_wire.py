@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sluice import parse
 from sluice.errors import NotificationError, ProtocolError
-from sluice.limits import MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIGITS, MAX_NAME, MAX_RUNS, MAX_VECTORS
+from sluice.limits import MAX_ADDRESS, MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIGITS, MAX_NAME, MAX_RUNS, MAX_VECTORS
 from sluice.protocol import wire
 from sluice.protocol.batch import MARKED, Batch, Logged, Records, Rows, Stamp, batches_of, encode_record, portable
 from sluice.protocol.frames import FrameReader
@@ -174,13 +174,15 @@ CLOCKS = (0, {"b": 1})
     ("number", "content", "reason"),
     [
         (77, (), "unknown type 77"),
-        (1, (1, 5, "ann", 1, 0, 0, None, None), "5 is not a valid Role"),
-        (1, (1, 1, "ann", 1, 0, 9, None, None), "9 is not a valid Policy"),
-        (1, (1, 1, "", 1, 0, 0, None, None), "a name has 1 to 200 characters"),
-        (1, (1, 0, "b", 1, 0, 0, None, ""), "a name has 1 to 200 characters"),
-        (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None), "a name has 1 to 200 characters, not 201"),
+        (1, (1, 5, "ann", 1, 0, 0, None, None, None, None), "5 is not a valid Role"),
+        (1, (1, 1, "ann", 1, 0, 9, None, None, None, None), "9 is not a valid Policy"),
+        (1, (1, 1, "", 1, 0, 0, None, None, None, None), "a name has 1 to 200 characters"),
+        (1, (1, 0, "b", 1, 0, 0, None, "", None, None), "a name has 1 to 200 characters"),
+        (1, (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None, None, None), "a name has 1 to 200 characters, not 201"),
         (1, (1, 1, "ann", 1, 0), "length"),
-        (1, (1, 1, b"ann", 1, 0, 0, None, None), "str"),
+        (1, (1, 1, b"ann", 1, 0, 0, None, None, None, None), "str"),
+        (1, (1, 0, "b", 1, 0, 0, None, None, "x" * (MAX_ADDRESS + 1), None), "an address has at most 300 characters"),
+        (3, ("gone", False, ["x" * (MAX_ADDRESS + 1)]), "an address has at most 300 characters"),
         (2, (1, "b", 1, None, 0.0, None, None, None), "a heart cannot beat"),
         (2, (1, "b", 1, None, float("nan"), None, None, None), "a heart cannot beat"),
         (2, (1, "b", 1, None, float("inf"), None, None, None), "a heart cannot beat"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from sluice.broker.links import FILE_NAME
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_NAME
 from sluice.net.address import DEFAULT_PORT, Address
@@ -51,6 +52,10 @@ class ServerConfig:
         tuple[str, ...],
         "addresses of the brokers that this one dials, again and again; the other end of a link only listens",
     ] = ()
+    links_file: Annotated[
+        Path | None,
+        "where links that are changed at run time are kept; none: in the data directory, or nowhere if there is none",
+    ] = None
     tls_certificate: Annotated[
         Path | None, "PEM file with the broker's certificate; with it, connections to the broker are with TLS only"
     ] = None
@@ -172,6 +177,13 @@ class ServerConfig:
     def address(self) -> Address:
         """Where the broker is to listen."""
         return Address.of(self.listen)._replace(is_tls=self.tls_certificate is not None)
+
+    @property
+    def links_at(self) -> Path | None:
+        """The file with the links that were changed at run time; None: they are forgotten when the broker stops."""
+        if self.links_file is None and self.data is not None:
+            return self.data / FILE_NAME
+        return self.links_file
 
     @property
     def unreliable(self) -> str | None:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, assert_never
 
 from sluice.broker.journal import Journal
-from sluice.broker.store import Store
+from sluice.broker.store import Store, check_positions
 from sluice.errors import SluiceError
 from sluice.limits import MAX_REQUESTS
 from sluice.match.filterset import FilterSet
@@ -32,6 +32,7 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Recall,
     ReplayEvent,
     Reply,
     Request,
@@ -109,6 +110,8 @@ class Desk:
                 case Resume():
                     parse(question.where)
                     self._write(request.id, lambda store: _resume(store, self._name, question))
+                case Recall(name):
+                    self._write(request.id, lambda store: _recall(store, self._name, name))
                 case Commit(name, positions):
                     self._commit(request.id, self._journal, name, positions)
                 case Forget(name):
@@ -220,8 +223,9 @@ class Desk:
 def _resume(store: Store, stream: Peer, question: Resume) -> Answer:
     held = store.subscription(question.name)
     if held is None:
-        store.create(question.name, question.where, question.start, holds=question.holds)
-        return Resumed(question.where, question.start)
+        begin = question.reached or question.start
+        store.create(question.name, question.where, begin, holds=question.holds)
+        return Resumed(question.where, begin)
     where, positions = held
     if parse(where) != parse(question.where):
         return Failed(
@@ -232,7 +236,18 @@ def _resume(store: Store, stream: Peer, question: Resume) -> Answer:
         return Failed(
             f"the durable subscription {question.name!r} {holds} the log of {stream}: use another name, or forget it first"
         )
-    return Resumed(where, positions)
+    ahead = {stream: offset for stream, offset in question.reached.items() if offset > positions.get(stream, -1)}
+    if ahead:
+        check_positions(question.name, ahead)
+        store.append((), [(question.name, ahead)])
+    return Resumed(where, {**positions, **ahead})
+
+
+def _recall(store: Store, stream: Peer, name: str) -> Answer:
+    held = store.subscription(name)
+    if held is None or name in store.holds(stream):
+        return Failed(f"{stream} knows of no durable subscription {name!r}")
+    return Resumed(*held)
 
 
 def _forget(store: Store, name: str) -> Answer:

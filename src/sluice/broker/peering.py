@@ -10,7 +10,9 @@ from collections import deque
 from typing import Protocol, assert_never
 
 from sluice.broker.outbox import Outbox
+from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_RECORD_BYTES
+from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import MARKED, Peer, Records
 from sluice.protocol.messages import (
@@ -42,7 +44,7 @@ from sluice.protocol.messages import (
     Snapshot,
     Started,
 )
-from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome
+from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
 
 #: What a client may have sent while publishers are held up before nothing more is read from it.
 HELD_BYTES = 8 << 20
@@ -82,10 +84,12 @@ class Host(Protocol):
 class Peering:
     """A peer as its broker sees it."""
 
-    def __init__(self, host: Host, *, dials: bool) -> None:
+    def __init__(self, host: Host, *, dialled: Address | None = None) -> None:
         self._host = host
-        #: Whether this broker has opened the connection.
-        self.dials = dials
+        #: What this broker has dialled; None: it was dialled.
+        self.dialled = dialled
+        #: Where others can dial a broker; None: nobody can, or it is a client.
+        self.address = dialled
         self.name: Peer = ""
         self.role = Role.CLIENT
         #: The node of a broker: its own name if it is a node by itself.
@@ -105,6 +109,11 @@ class Peering:
             max_message_bytes=MAX_CLIENT_MESSAGE_BYTES,
         )
 
+    @property
+    def dials(self) -> bool:
+        """Whether this broker has opened the connection."""
+        return self.dialled is not None
+
     def end(self) -> Connection:
         """This end of the connection."""
         return self.connection
@@ -118,6 +127,18 @@ class Peering:
         """The handshake is over: a broker is who it says."""
         self.name, self.role, self.node, self.is_up = said.name, Role.BROKER, said.node or said.name, True
         self.connection.allow(MAX_MESSAGE_BYTES)
+        if isinstance(said, Hello):
+            self.address = self._address_of(said)
+
+    def _address_of(self, hello: Hello) -> Address | None:
+        """Where whoever has dialled listens: what listens everywhere can be dialled where it came from."""
+        if hello.address is None:
+            return None
+        try:
+            address = Address.of(hello.address)
+        except ConfigurationError:
+            return None
+        return address._replace(host=self.connection.peer_host) if address.is_anywhere else address
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +165,7 @@ class Peering:
                     self._host.hello(self, message)
                 case Welcome():
                     self._host.welcome(self, message)
-                case Dropped():
+                case Dropped() | Elsewhere():
                     pass  # objected to
                 case _:
                     for_core.append(message)
@@ -159,8 +180,8 @@ class Peering:
             return None if self.dials and not self.is_up else "nobody waits for your welcome"
         if not self.is_up:
             return "say hello first"
-        if isinstance(message, Dropped):
-            return "only brokers say what they dropped"
+        if isinstance(message, Dropped | Elsewhere):
+            return f"only brokers say {type(message).__name__}, and to their clients alone"
         if isinstance(message, Credit | Ping | Bye):
             return None
         if self.role == Role.CLIENT:

@@ -7,6 +7,7 @@ that others may read are refused, and no secret is ever logged, reported or show
 from __future__ import annotations
 
 import hmac
+import logging
 import ssl
 import tomllib
 from collections.abc import Mapping
@@ -14,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sluice.broker.logs import log
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_TOKEN, MIN_TOKEN
+from sluice.net.address import Address
 from sluice.net.tls import identity, trust
 
 if TYPE_CHECKING:
@@ -45,9 +48,11 @@ class Security:
         if config.tls_certificate is not None and config.tls_key is not None:
             _check_private(config.tls_key)
             own = identity(config.tls_certificate, config.tls_key)
+        # A broker that is dialled with TLS has neighbours that are, too, and may come to dial them.
+        needs_trust = own is not None or any(link.is_tls for link in config.dialled)
         return cls(
             identity=own,
-            trusted=trust(config.tls_authority) if any(link.is_tls for link in config.dialled) else None,
+            trusted=None if not needs_trust else trust(config.tls_authority),
             token=None if config.token_file is None else read_token(config.token_file),
             tokens=None if config.tokens_file is None else read_tokens(config.tokens_file),
         )
@@ -59,6 +64,12 @@ class Security:
         if token is None:
             return "this broker asks for a token: set SLUICE_TOKEN, or token_file of a broker"
         return "this broker does not know that token: ask whoever runs it for one"
+
+    @staticmethod
+    def warn_of_plain(address: Address, secret: object) -> None:
+        """Tells where something secret travels that others can read on its way."""
+        if secret is not None and not address.is_tls and not address.is_loopback:
+            log("tokens-without-tls", level=logging.WARNING, address=str(address))
 
     def holder(self, token: str | None) -> str | None:
         """Who holds a token, as the file of tokens says; the time it takes tells nothing about the tokens in it."""

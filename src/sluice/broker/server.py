@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import socket
 import time
 from collections import deque
 from contextlib import suppress
 from typing import Any, assert_never
 
+from sluice.broker import account
 from sluice.broker.broker import Broker
 from sluice.broker.config import ServerConfig
 from sluice.broker.desk import Desk
+from sluice.broker.dialler import HANDSHAKE_SECONDS, Dialler
 from sluice.broker.journal import Journal
+from sluice.broker.links import Links
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
 from sluice.broker.security import Security
@@ -28,9 +30,7 @@ from sluice.broker.store import NewBatch, Retention, Store
 from sluice.errors import StoreError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.match.warm import warm
-from sluice.net.address import Address
 from sluice.net.connection import Connection
-from sluice.net.tls import dial
 from sluice.protocol.batch import Batch, Logged, Peer
 from sluice.protocol.messages import (
     Answered,
@@ -55,16 +55,12 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Store as StoreEffect
 from sluice.protocol.packing import encode_batch
-from sluice.protocol.wire import PROTOCOL, Hello, Welcome
+from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
 
 #: How often the broker looks after memory and patience.
 WATCH_SECONDS = 0.25
-#: How long whoever connects may take to say who it is, and a dialled broker to answer.
-HANDSHAKE_SECONDS = 10.0
 #: How long a broker that stops waits for its peers to take their leave.
 FAREWELL_SECONDS = 1.0
-#: Between two attempts to reach a neighbour.
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 0.5
 #: What is taken in from a publisher that was held up before the next one has its turn.
 PORTION_BYTES = 64 << 10
 #: What holds publishers up besides a peer.
@@ -101,7 +97,9 @@ class Server:
         #: Connections that something was sent on in this turn.
         self._touched: dict[Connection, None] = {}
         self._tick: asyncio.TimerHandle | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        #: Which neighbours it dials, and where each of those that there is a link to can be dialled.
+        self.links = Links(config.dialled, config.links_at)
+        self._neighbours: dict[Peer, str] = {}
         #: What publishers wait for, and since when.
         self._holds: dict[Peer, float] = {}
         #: The publishers that wait, the next one first.
@@ -149,10 +147,10 @@ class Server:
         self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
         if listens:
             await self._listen()
-        if self._security.token is not None:
-            self._warn_of_plain(self.config.dialled)
-        self._tasks = [self._loop.create_task(self._dial(address)) for address in self.config.dialled]
-        self._tasks.append(self._loop.create_task(self._watch()))
+        self._dialler = Dialler(self, self._security, self._hello)
+        for address in self.links.dialled:
+            self._dialler.keep(address)
+        self._watching = self._loop.create_task(self._watch())
 
     async def _listen(self) -> None:
         own = self._security.identity
@@ -166,28 +164,24 @@ class Server:
         )
         self.address = self.address._replace(port=self._listener.sockets[0].getsockname()[1])
         log("listens", address=str(self.address))
-        if self._security.tokens is not None:
-            self._warn_of_plain([self.address])
-
-    def _warn_of_plain(self, addresses: list[Address]) -> None:
-        """Tells where tokens travel that others can read on their way."""
-        for address in addresses:
-            if not address.is_tls and not address.is_loopback:
-                log("tokens-without-tls", level=logging.WARNING, address=str(address))
+        self._security.warn_of_plain(self.address, self._security.tokens)
 
     async def serve_forever(self) -> None:
         """Runs until it is stopped, or until something inside it fails."""
         assert self._failed is not None
         await self._failed
 
-    async def stop(self) -> None:
-        """Takes nothing new, finishes what it has accepted, tells its peers and ends."""
+    async def stop(self, *, leaves: bool = False) -> None:
+        """Takes nothing new, finishes what it has accepted, tells its peers and ends.
+
+        One that `leaves` does not come back, and tells its clients where to go on.
+        """
         self._stopping = True
         if self._listener is not None:
             self._listener.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._dialler.stop()
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
         for peering in [*self.peers.values(), *self._strangers]:
             peering.connection.pause_reading()
         self._desk.close()
@@ -196,9 +190,10 @@ class Server:
             await asyncio.sleep(0)  # what the journal's thread has sent to this one
             self._store.close()
         self._turn()
+        elsewhere = tuple(self._neighbours.values()) if leaves else ()
         connections = [peering.connection for peering in (*self.peers.values(), *self._strangers)]
         for connection in connections:
-            connection.close(f"{self.name} stops")
+            connection.close(f"{self.name} {'leaves' if leaves else 'stops'}", elsewhere=elsewhere)
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 for connection in connections:
@@ -219,32 +214,23 @@ class Server:
 
     def _stranger(self) -> asyncio.Protocol:
         """Somebody connects."""
-        return Peering(self, dials=False).connection
+        return Peering(self).connection
 
     def met(self, peering: Peering) -> None:
         """There is a connection; nobody has said anything."""
         self._strangers[peering] = self._loop.time()
 
-    async def _dial(self, address: Address) -> None:
-        """Keeps a link to a neighbour up."""
-        retry = FIRST_RETRY_SECONDS
-        while True:
-            peering = Peering(self, dials=True)
-            try:
-                async with asyncio.timeout(HANDSHAKE_SECONDS):
-                    await dial(peering.end, address, self._security.trusted)
-            except OSError as error:  # also what the timeout raises
-                if retry == LAST_RETRY_SECONDS:
-                    log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
-            else:
-                token = self._security.token
-                incarnation, node = self.broker.incarnation, self.config.node
-                peering.connection.send(Hello(PROTOCOL, Role.BROKER, self.name, incarnation, token=token, node=node))
-                await peering.connection.over.wait()
-                if peering.is_up:
-                    retry = FIRST_RETRY_SECONDS
-            await asyncio.sleep(retry * (1 + random.random()))
-            retry = min(retry * 2, LAST_RETRY_SECONDS)
+    def _hello(self) -> Hello:
+        """What it says to whom it dials."""
+        return Hello(
+            PROTOCOL,
+            Role.BROKER,
+            self.name,
+            self.broker.incarnation,
+            token=self._security.token,
+            node=self.config.node,
+            address=None if self._listener is None else str(self.address),
+        )
 
     def hello(self, peering: Peering, hello: Hello) -> None:
         """A peer has introduced itself."""
@@ -329,7 +315,20 @@ class Server:
             reason = f"another connection says that it is {peering.name}"
             known.connection.close(reason, is_final=known.role == Role.CLIENT)
         log("link-up", peer=peering.name, role=peering.role.name.lower())
+        self._tell_elsewhere(peering)
         self._post(LinkUp(peering.name, peering.role, node=peering.node))
+
+    def _tell_elsewhere(self, peering: Peering) -> None:
+        """Tells a new client where else it could be, and of a new neighbour all clients."""
+        if peering.role == Role.CLIENT:
+            clients = [peering] if self._neighbours else []
+        elif peering.address is None or self._neighbours.get(peering.name) == str(peering.address):
+            clients = []
+        else:
+            self._neighbours[peering.name] = str(peering.address)
+            clients = [each for each in self.peers.values() if each.role == Role.CLIENT]
+        for client in clients:
+            client.connection.send(Elsewhere(tuple(self._neighbours.values())))
 
     def lost(self, peering: Peering, reason: str) -> None:
         """A connection is over."""
@@ -553,46 +552,20 @@ class Server:
 
     def report(self) -> dict[str, Any]:
         """How this broker is, for `sluice status`."""
-        store = self._store
+        now = self._loop.time()
         return {
-            "name": self.name,
-            "node": self.broker.directions.node,
+            **account.of_core(self.broker, now),
             "address": str(self.address),
-            "incarnation": self.broker.incarnation,
-            "uptime_seconds": self._loop.time() - self._started,
-            "links": [
-                {
-                    "peer": peering.name,
-                    "role": peering.role.name.lower(),
-                    "bytes_in": peering.connection.bytes_in,
-                    "bytes_out": peering.connection.bytes_out,
-                    "waiting_bytes": peering.outbox.bytes + peering.connection.unsent_bytes,
-                    "dropped": peering.outbox.dropped,
-                }
-                for peering in self.peers.values()
-                if peering.role == Role.BROKER or peering.outbox.bytes or peering.outbox.dropped
-            ],
+            "uptime_seconds": now - self._started,
+            **account.of_links(self.peers.values(), self.links),
             "clients": sum(peering.role == Role.CLIENT for peering in self.peers.values()),
-            "tables": {
-                kind.name.lower(): sum(len(replica.entries) for replica in table.replicas.values())
-                for kind, table in self.broker.tables.items()
-            },
-            "brokers": [self.name, *self.broker.ways[Kind.BROKERS]],
-            "log": None if store is None else self._log_report(store),
+            **account.of_log(self._store, self.name),
             "memory_bytes": self._waiting_bytes,
-            "requests": len(self.broker.requests),
-            "reliable": self.broker.reliable.account(),
-            "order": self.broker.order.account(self._loop.time()),
             **self._counts,
             "fetched": self._desk.fetched,
             "fetched_bytes": self._desk.fetched_bytes,
             "dropped": self._counts["dropped"] + sum(peering.outbox.dropped for peering in self.peers.values()),
         }
-
-    def _log_report(self, store: Store) -> dict[str, Any]:
-        """What the log holds, and for whom: durable subscriptions that hold it, and how far they have read it."""
-        holds = store.holds(self.name)
-        return {"first": store.first, "head": store.head, "bytes": store.payload_bytes, "holds": holds}
 
 
 def _publishes(messages: list[Message]) -> bool:

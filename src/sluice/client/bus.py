@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Literal, get_args, overload
@@ -256,8 +257,17 @@ class Bus:
         await self._asked(stream, Commit(name, {stream: after}))
 
     async def forget(self, durable: str, broker: Peer | None = None) -> None:
-        """Ends a durable subscription for good, by default one at the broker at the other end."""
-        await self._asked(broker, Forget(durable))
+        """Ends a durable subscription for good, by default at all brokers that it may have been at and that can be reached."""
+        if broker is not None:
+            await self._asked(broker, Forget(durable))
+            return
+        report = await self.describe()
+        results = await asyncio.gather(
+            *(self._asked(each, Forget(durable)) for each in report["brokers"]), return_exceptions=True
+        )
+        problems = [result for result in results if isinstance(result, BaseException)]
+        if len(problems) == len(results):
+            raise problems[0]
 
     async def _asked(self, broker: Peer | None, question: Question) -> None:
         answer = await self._engine.ask(broker, question)

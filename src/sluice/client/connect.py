@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ SCHEME = "memory://"
 
 
 def connect(
-    address: str | None = None,
+    address: str | Sequence[str] | None = None,
     name: str | None = None,
     *,
     policy: str = "drop-oldest",
@@ -40,6 +40,7 @@ def connect(
     reconnect: bool = True,
     connect_seconds: float = 5.0,
     give_up_seconds: float | None = None,
+    move_seconds: float | None = 10.0,
     close_seconds: float = 5.0,
     token: str | None = None,
     tls_authority: str | os.PathLike[str] | None = None,
@@ -47,14 +48,16 @@ def connect(
     """A connection to a broker, once it is entered: `async with sluice.connect(...) as bus`.
 
     Without an address it is that in the environment variable `SLUICE_ADDRESS`, or `sluice://127.0.0.1:7470`; with
-    `sluices://` it is dialled with TLS. `token` and `tls_authority` are by default those in `SLUICE_TOKEN` and
-    `SLUICE_TLS_AUTHORITY`. The fields of `sluice.client.options.Options` say what the options mean.
+    `sluices://` it is dialled with TLS. Of several, in a list or with commas between them, the first that answers is taken;
+    when it is gone for long the client goes on at another, or at one that its broker has told it of. `token` and
+    `tls_authority` are by default those in `SLUICE_TOKEN` and `SLUICE_TLS_AUTHORITY`. The fields of
+    `sluice.client.options.Options` say what the options mean.
     """
-    address = address or default_address()
-    remote = None if address.startswith(SCHEME) else Address.of(address)
-    if tls_authority is not None and remote is not None and not remote.is_tls:
+    addresses = addresses_of(default_address() if address in (None, "") else address)
+    is_remote = not addresses[0].startswith(SCHEME)
+    if tls_authority is not None and is_remote and not any(Address.of(each).is_tls for each in addresses):
         raise ConfigurationError(
-            f"tls_authority is given, but {remote} is dialled without TLS: write {TLS_SCHEME}://, or leave it out"
+            f"tls_authority is given, but {', '.join(addresses)} is dialled without TLS: write {TLS_SCHEME}://, or leave it out"
         )
     authority = tls_authority or os.environ.get("SLUICE_TLS_AUTHORITY")
     options = Options(
@@ -65,11 +68,28 @@ def connect(
         reconnect=reconnect,
         connect_seconds=connect_seconds,
         give_up_seconds=give_up_seconds,
+        move_seconds=move_seconds,
         close_seconds=close_seconds,
         token=os.environ.get("SLUICE_TOKEN") or None if token is None else token,
         tls_authority=Path(authority) if authority else None,
     )
-    return Connector(address if remote is None else remote, options)
+    return Connector(addresses, options)
+
+
+def addresses_of(said: str | Sequence[str]) -> list[str]:
+    """The addresses in a list, or in a text with commas between them.
+
+    >>> addresses_of("a:7470, sluices://b"), addresses_of(["memory://tests"])
+    (['sluice://a:7470', 'sluices://b:7470'], ['memory://tests'])
+    """
+    texts = [part.strip() for part in said.split(",")] if isinstance(said, str) else [*said]
+    if not texts:
+        raise ConfigurationError("no broker is named: give the address of one at least, as in sluice://127.0.0.1:7470")
+    if any(text.startswith(SCHEME) for text in texts):
+        if len(texts) > 1:
+            raise ConfigurationError(f"{', '.join(texts)}: a broker in this process is never gone, so name it alone")
+        return texts
+    return [str(Address.of(text)) for text in texts]
 
 
 def default_address() -> str:
@@ -80,13 +100,15 @@ def default_address() -> str:
 class Connector:
     """A connection that is not open yet."""
 
-    def __init__(self, address: str | Address, options: Options) -> None:
-        self._address = str(address)
+    def __init__(self, addresses: Sequence[str], options: Options) -> None:
+        self._addresses = addresses
         self._options = options
-        #: Where the broker is, if it is not in this process.
-        self._remote = address if isinstance(address, Address) else None
+        #: Whether the broker is not in this process.
+        self._is_remote = not addresses[0].startswith(SCHEME)
         # What is wrong with a certificate is said at once.
-        self._trusted = trust(options.tls_authority) if self._remote is not None and self._remote.is_tls else None
+        is_tls = self._is_remote and any(Address.of(address).is_tls for address in addresses)
+        self._trusted = trust(options.tls_authority) if is_tls else None
+        self._warned: set[Address] = set()
         self._embedded: Embedded | None = None
         self._engine: Engine | None = None
         self._blocking: BlockingBus | None = None
@@ -120,7 +142,7 @@ class Connector:
         if self._engine is not None:
             raise ConfigurationError("this connection was opened before: call sluice.connect again")
         try:
-            self._engine = Engine(self._address, await self._dial(), self._options)
+            self._engine = Engine(self._addresses, await self._dial(), self._options)
             await self._engine.open()
             return self._engine
         except BaseException:
@@ -135,19 +157,27 @@ class Connector:
             await self._release()
 
     async def _dial(self) -> Dial:
-        if self._remote is not None:
-            if self._options.token is not None and not self._remote.is_tls and not self._remote.is_loopback:
-                logger.warning("the token goes to %s without TLS, and others may read it: use TLS", self._remote)
+        if self._is_remote:
             return self._dial_remote
         from sluice.client.memory import Embedded
 
-        self._embedded = Embedded.of(self._address)
+        self._embedded = Embedded.of(self._addresses[0])
         await self._embedded.started()
         return self._embedded.dial
 
-    async def _dial_remote(self, make: Callable[[], Connection]) -> None:
-        assert self._remote is not None
-        await dial(make, self._remote, self._trusted)
+    async def _dial_remote(self, make: Callable[[], Connection], text: str) -> None:
+        address = Address.of(text)
+        if self._options.token is not None and not address.is_tls and not address.is_loopback:
+            self._warn_of_plain(address)
+        if address.is_tls and self._trusted is None:  # its broker has told it of this one
+            self._trusted = trust(self._options.tls_authority)
+        await dial(make, address, self._trusted)
+
+    def _warn_of_plain(self, address: Address) -> None:
+        """Tells once where the token goes that others can read on its way."""
+        if address not in self._warned:
+            self._warned.add(address)
+            logger.warning("the token goes to %s without TLS, and others may read it: use TLS", address)
 
     async def _release(self) -> None:
         if self._embedded is not None:

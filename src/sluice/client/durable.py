@@ -2,7 +2,8 @@
 
 Each stream is read by its offsets, page after page, so that every event comes once and in the order of its log. An event counts
 as handled when the program asks for the next one; how far each stream is handled is kept at the broker at the other end, under
-the name of the subscription. After a crash of the program, what was handled and not yet noted comes again.
+the name of the subscription, and carried along when the client moves to another one. After a crash of the program, what was
+handled and not yet noted comes again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -25,9 +26,21 @@ from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription
 from sluice.errors import ConfigurationError, RequestError, SluiceError
 from sluice.limits import MAX_NAME
+from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, Commit, Describe, Described, Failed, Fetched, Question, Resume, Resumed
+from sluice.protocol.messages import (
+    Answer,
+    Commit,
+    Describe,
+    Described,
+    Failed,
+    Fetched,
+    Question,
+    Recall,
+    Resume,
+    Resumed,
+)
 
 if TYPE_CHECKING:
     from sluice.client.engine import Engine
@@ -43,6 +56,8 @@ WAIT_SECONDS = 10.0
 LOOK_SECONDS = 2.0
 #: How often to note how far the program is.
 COMMIT_SECONDS = 0.1
+#: How long other brokers may take to say where the subscription stopped, if it was at one of them.
+RECALL_SECONDS = 2.0
 #: Pages of one stream that may wait for the program.
 MAX_PAGES = 2
 
@@ -100,7 +115,9 @@ class DurableSubscription(AnySubscription):
         self.name = name
         self._start = start
         self._progress: dict[Peer, Progress] = {}
+        #: What was noted last, and at which broker.
         self._committed: dict[Peer, int] = {}
+        self._kept_at: Peer | None = None
         self._readers: dict[Peer, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         #: Where the event is that the program has now.
@@ -117,10 +134,7 @@ class DurableSubscription(AnySubscription):
     async def __aenter__(self) -> Self:
         positions = await self._first_positions()
         if self.name is not None:
-            answer = await self._insist(Resume(self.name, self.where.to_sql(), positions))
-            assert isinstance(answer, Resumed)
-            positions = dict(answer.positions)
-        self._committed = dict(positions)
+            positions = await self._resume(positions, await self._recall(self.name))
         self._progress = {stream: Progress(done) for stream, done in positions.items()}
         self._engine.follow(self)
         self._tasks = [asyncio.create_task(self._look_for_streams())]
@@ -201,6 +215,28 @@ class DurableSubscription(AnySubscription):
             if isinstance(answer, Failed):
                 raise RequestError(answer.reason)
             return answer
+
+    async def _recall(self, name: str) -> dict[Peer, int]:
+        """Where the subscription stopped, as far as brokers know at which it may have been before."""
+        home = await self._engine.home()
+        others = [broker for broker in await self._streams() if broker != home]
+        answers = await asyncio.gather(
+            *(self._engine.ask(other, Recall(name), RECALL_SECONDS) for other in others), return_exceptions=True
+        )
+        known = [answer for answer in answers if isinstance(answer, Resumed) and parse(answer.where) == self.where]
+        return _furthest(answer.positions for answer in known)
+
+    async def _resume(self, start: Mapping[Peer, int], reached: Mapping[Peer, int]) -> dict[Peer, int]:
+        """Has the broker at the other end keep how far it is; returns that."""
+        assert self.name is not None
+        while True:
+            self._kept_at = await self._engine.home()
+            answer = await self._insist(Resume(self.name, self.where.to_sql(), start, reached=reached))
+            if self._kept_at == await self._engine.home():  # else it may have been asked of either
+                break
+        assert isinstance(answer, Resumed)
+        self._committed = dict(answer.positions)
+        return dict(answer.positions)
 
     async def _streams(self) -> list[Peer]:
         """The brokers that can be reached."""
@@ -292,12 +328,17 @@ class DurableSubscription(AnySubscription):
 
     async def _commit(self) -> None:
         """Notes how far every stream is handled, if that has changed."""
+        if self.name is None:
+            return
+        home = await self._engine.home()
+        if home != self._kept_at:  # the client has moved, and is to go on there
+            await self._resume({}, {stream: progress.done for stream, progress in self._progress.items()})
         changed = {
             stream: progress.done
             for stream, progress in self._progress.items()
             if self._committed.get(stream) != progress.done
         }
-        if self.name is not None and changed:
+        if changed:
             await self._insist(Commit(self.name, changed))
             self._committed.update(changed)
 
@@ -306,3 +347,16 @@ class DurableSubscription(AnySubscription):
         for task in (*self._tasks, *self._readers.values()):
             task.cancel()
         super().end(error, is_clean=is_clean)
+
+
+def _furthest(positions: Iterable[Mapping[Peer, int]]) -> dict[Peer, int]:
+    """The largest offset of each stream.
+
+    >>> _furthest([{"a": 3, "b": 1}, {"b": 4}])
+    {'a': 3, 'b': 4}
+    """
+    furthest: dict[Peer, int] = {}
+    for each in positions:
+        for stream, offset in each.items():
+            furthest[stream] = max(offset, furthest.get(stream, 0))
+    return furthest

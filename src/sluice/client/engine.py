@@ -61,7 +61,7 @@ from sluice.protocol.messages import (
     Send,
     Tick,
 )
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Welcome
+from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
 
 logger = logging.getLogger("sluice.client")
 
@@ -75,7 +75,7 @@ Wish = LiveSubscription | Advertisement | Interest
 class Engine:
     """One client, in one event loop."""
 
-    def __init__(self, address: str, dial: Dial, options: Options) -> None:
+    def __init__(self, addresses: Sequence[str], dial: Dial, options: Options) -> None:
         self.options = options
         self._loop = asyncio.get_running_loop()
         self._named = options.name is not None
@@ -83,7 +83,7 @@ class Engine:
         # Every life of a name must tell its tables anew; an unused name has one life only.
         self._incarnation = time.time_ns() // 1_000_000 if self._named else 1
         self.session = Session(name, incarnation=self._incarnation, published=0, history_seconds=HISTORY_SECONDS)
-        self.link = Link(address, dial, self, options)
+        self.link = Link(addresses, dial, self, options)
         self.publisher = Publisher(self.session, self._publish)
         self.questions = Questions(self.session.new_id, self.step)
         self._allowance = Allowance(options.prefetch, self._grant)
@@ -238,7 +238,7 @@ class Engine:
             if self._named and welcome.accepted is None:
                 # This broker does not know what an earlier life of this name has published: count from the time on.
                 self.session.published = time.time_ns() // 1_000
-        elif welcome.accepted is not None and welcome.accepted > self.publisher.last:
+        elif welcome.name == self._broker and welcome.accepted is not None and welcome.accepted > self.publisher.last:
             self.over(ProtocolError(f"somebody else publishes as {self.session.name!r}: give each client its own name"))
             return
         is_first, self._broker = self._broker is None, welcome.name
@@ -263,7 +263,7 @@ class Engine:
                     self.step(Received(broker, message))
                 case Dropped(count):
                     self._note_dropped(count)
-                case Ping() | Bye() | Hello() | Welcome() | Credit():
+                case Ping() | Bye() | Hello() | Welcome() | Credit() | Elsewhere():
                     pass  # said of the link, or to brokers
                 case _:
                     self.step(Received(broker, message))

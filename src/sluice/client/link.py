@@ -1,6 +1,7 @@
 """The link of a client to its broker: connects, says hello, and connects again when it breaks, for as long as it is asked to.
 
-What happens on the link is told by calls, in order: `up`, then `messages`, then `down`, and at the very end `over`.
+Again is to the same broker, or after a while to another one that it knows of (`sluice.client.places`). What happens on the link
+is told by calls, in order: `up`, then `messages`, then `down`, and at the very end `over`.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sluice.client.options import Options
+from sluice.client.places import Places
 from sluice.errors import LinkError, SentAwayError, SluiceError, TrustError
 from sluice.limits import MAX_MESSAGE_BYTES
 from sluice.net.address import PLAIN_SCHEME, TLS_SCHEME
 from sluice.net.connection import Connection
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Hello, Welcome
+from sluice.protocol.wire import PROTOCOL, Anything, Bye, Elsewhere, Hello, Welcome
 
 logger = logging.getLogger("sluice.client")
 
@@ -24,8 +26,8 @@ logger = logging.getLogger("sluice.client")
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 
-#: Opens a connection: gets a function that makes one end of it.
-Dial = Callable[[Callable[[], Connection]], Awaitable[object]]
+#: Opens a connection to an address: gets a function that makes one end of it.
+Dial = Callable[[Callable[[], Connection], str], Awaitable[object]]
 
 
 class User(Protocol):
@@ -50,8 +52,8 @@ class User(Protocol):
 class Link:
     """Keeps one connection up."""
 
-    def __init__(self, address: str, dial: Dial, user: User, options: Options) -> None:
-        self._address = address
+    def __init__(self, addresses: Sequence[str], dial: Dial, user: User, options: Options) -> None:
+        self._places = Places(addresses, options.move_seconds)
         self._dial = dial
         self._user = user
         self._options = options
@@ -72,7 +74,7 @@ class Link:
         except TimeoutError:
             await self._stop()
             raise LinkError(
-                f"no broker at {self._address}: {self._problem}. Is it running there? `sluice broker` starts one"
+                f"no broker at {self._places}: {self._problem}. Is it running there? `sluice broker` starts one"
             ) from None
         except BaseException:
             await self._stop()
@@ -96,19 +98,23 @@ class Link:
         loop = asyncio.get_running_loop()
         pause, since = FIRST_PAUSE_SECONDS, loop.time()
         while True:
-            self._talk = talk = Talk(self, self._user)
-            started = loop.time()
-            try:
-                self._problem = await self._attend(talk)
-            finally:
-                talk.forget()
-            if talk.was_up:
-                since = loop.time()
-                if since - started > LONGEST_PAUSE_SECONDS:
-                    pause = FIRST_PAUSE_SECONDS
-            if self._ends(talk, loop.time() - since):
-                return
-            logger.debug("no link to %s: %s", self._address, self._problem)
+            for address in self._places.candidates(loop.time()):
+                self._talk = talk = Talk(self, self._user, address)
+                started = loop.time()
+                try:
+                    self._problem = await self._attend(talk)
+                finally:
+                    talk.forget()
+                if talk.was_up:
+                    since = loop.time()
+                    self._places.lost(since, talk.elsewhere)
+                    if since - started > LONGEST_PAUSE_SECONDS or talk.elsewhere:
+                        pause = FIRST_PAUSE_SECONDS
+                if self._ends(talk, loop.time() - since):
+                    return
+                logger.debug("no link to %s: %s", address, self._problem)
+                if talk.was_up:
+                    break
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -116,7 +122,7 @@ class Link:
         """One connection from its beginning to its end; returns why it ended."""
         try:
             async with asyncio.timeout(self._options.connect_seconds):
-                await self._dial(talk.make)
+                await self._dial(talk.make, talk.address)
                 talk.begin()
                 await talk.answered
         except TimeoutError:
@@ -127,7 +133,7 @@ class Link:
         except (OSError, SluiceError) as error:
             return str(error)
         reason = await asyncio.shield(talk.ended)
-        if talk.was_answered or not self._address.startswith(f"{PLAIN_SCHEME}://"):
+        if talk.was_answered or not talk.address.startswith(f"{PLAIN_SCHEME}://"):
             return reason
         return f"{reason} before it answered, as a broker with TLS does: is it {TLS_SCHEME}://?"
 
@@ -136,15 +142,17 @@ class Link:
         options, problem = self._options, self._problem
         assert self._opened is not None
         is_first = not self._opened.done()
+        # What a broker that was asked in place of another one says is not the end: the other one may come back.
+        is_only = self._places.given == (talk.address,) if is_first else self._places.home == talk.address
         error: LinkError
-        if talk.is_final:
-            error = SentAwayError(f"the broker at {self._address} has sent this client away: {problem}")
-        elif talk.is_untrusted and is_first:
+        if talk.is_final and is_only:
+            error = SentAwayError(f"the broker at {talk.address} has sent this client away: {problem}")
+        elif talk.is_untrusted and is_first and is_only:
             error = TrustError(problem)
         elif not options.reconnect and not is_first:
-            error = LinkError(f"the link to {self._address} is gone: {problem}")
+            error = LinkError(f"the link to {talk.address} is gone: {problem}")
         elif options.give_up_seconds is not None and not is_first and down_seconds > options.give_up_seconds:
-            error = LinkError(f"no link to {self._address} for {options.give_up_seconds:g} s: {problem}")
+            error = LinkError(f"no link to {self._places} for {options.give_up_seconds:g} s: {problem}")
         else:
             return False
         if is_first:
@@ -153,11 +161,18 @@ class Link:
             self._user.over(error)
         return True
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection, address: str) -> None:
         """The handshake is over."""
         self.connection = connection
+        self._places.arrived(address)
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
+
+    def told(self, elsewhere: Elsewhere) -> None:
+        """The broker at the other end says who else is there."""
+        addresses = [*elsewhere.addresses]
+        random.shuffle(addresses)  # so that not all clients go to the same one
+        self._places.told(addresses)
 
     def broke(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -168,7 +183,8 @@ class Link:
 class Talk:
     """One connection: hello, welcome, messages, the end."""
 
-    def __init__(self, link: Link, user: User) -> None:
+    def __init__(self, link: Link, user: User, address: str) -> None:
+        self.address = address
         self._link = link
         self._user = user
         self._connection: Connection | None = None
@@ -181,6 +197,8 @@ class Talk:
         #: Whether the other end could not prove who it is.
         self.is_untrusted = False
         self._farewell = ""
+        #: Where a broker that leaves for good says to go on.
+        self.elsewhere: tuple[str, ...] = ()
 
     @property
     def was_answered(self) -> bool:
@@ -208,7 +226,8 @@ class Talk:
     def _messages(self, messages: list[Anything]) -> None:
         assert self._connection is not None
         if isinstance(messages[-1], Bye):
-            self._farewell, self.is_final = messages[-1].reason, messages[-1].is_final
+            bye = messages[-1]
+            self._farewell, self.is_final, self.elsewhere = bye.reason, bye.is_final, bye.elsewhere
         if not self.was_up:
             first, messages = messages[0], messages[1:]
             if isinstance(first, Bye):
@@ -220,10 +239,13 @@ class Talk:
                 return
             self.was_up = True
             self._connection.beat(first.heartbeat_seconds)
-            self._link.opened(self._connection)
+            self._link.opened(self._connection, self.address)
             self._user.up(first)
             if not self.answered.done():
                 self.answered.set_result("welcome")
+        for message in messages:
+            if isinstance(message, Elsewhere):
+                self._link.told(message)
         if messages:
             self._user.messages(messages)
 

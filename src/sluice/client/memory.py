@@ -46,7 +46,7 @@ class Embedded:
         """Returns when it can be used; the first of a machine compiles its kernels."""
         await asyncio.shield(asyncio.wrap_future(self._started))
 
-    async def dial(self, make: Callable[[], Connection]) -> None:
+    async def dial(self, make: Callable[[], Connection], _: str) -> None:
         """Connects to it."""
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):

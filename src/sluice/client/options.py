@@ -33,6 +33,9 @@ class Options:
     connect_seconds: float = 5.0
     #: How long to try again after a link broke; None: for ever.
     give_up_seconds: float | None = None
+    #: How long to try the same broker after a link broke before others are tried; None: always. What a durable broker had not
+    #: accepted is then sent to the other one, and may be in both logs, under the same number.
+    move_seconds: float | None = 10.0
     #: How long the end of a `with` block waits for what was published to be accepted.
     close_seconds: float = 5.0
     #: What to show the broker; None: nothing. It is a secret, and never shown to anybody else.
@@ -51,6 +54,8 @@ class Options:
             raise ConfigurationError(f"the name {self.name!r} has a slash in it, which separates names from numbers")
         if self.token is not None and not 1 <= len(self.token) <= MAX_TOKEN:
             raise ConfigurationError(f"the token has {len(self.token)} characters: it is one of 1 to {MAX_TOKEN:,}")
+        if self.move_seconds is not None and not self.move_seconds >= 0:
+            raise ConfigurationError(f"move_seconds is {self.move_seconds}: it is not below 0")
         for name in ("connect_seconds", "give_up_seconds", "close_seconds"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

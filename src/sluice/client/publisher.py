@@ -162,6 +162,8 @@ class Publisher:
     def up(self) -> None:
         """There is a link."""
         self._is_up = True
+        # Another broker may know of more, from an earlier life of this name: what is not handed over yet comes after that.
+        self.last = max(self.last, self._session.published + len(self._parts))
         self._settle()
         self.hand_over()
 

@@ -109,6 +109,8 @@ class Session:
         #: For subscriptions with a past: how long a history may be silent, and how much of a log to read at a time.
         self._seam_limits = history_seconds, page_bytes
         self.broker: Peer | None = None
+        #: The broker that it was linked to last.
+        self._home: Peer | None = None
         #: Which of its lives this is: numbers of an earlier one are never used again.
         self._life = incarnation
         self.entries: dict[Kind, dict[EntryId, Entry]] = {kind: {} for kind in _TOLD}
@@ -302,7 +304,8 @@ class Session:
     # --- links and messages -------------------------------------------------------------------------------------------
 
     def _link_up(self, broker: Peer, accepted: int | None) -> None:
-        self.broker = broker
+        has_moved = self._home not in (None, broker)
+        self.broker = self._home = broker
         self._unlink_seams()
         self._tell_interest(self._interest.clear())
         self._interest.renewed = self._now
@@ -317,6 +320,8 @@ class Session:
         if accepted is None:
             self._give_up()
             return
+        if has_moved and self._unaccepted and accepted >= self._unaccepted[0].numbers[0]:
+            self._give_up()  # what has these numbers here is from another time, and these would pass for it
         self.published = max(self.published, accepted)
         self._accept(accepted)
         self._send_unaccepted()

@@ -54,6 +54,18 @@ class Address(NamedTuple):
         except ValueError:
             return self.host == "localhost"
 
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether it is where somebody listens at all addresses of a machine, which nobody else can dial.
+
+        >>> [Address.of(text).is_anywhere for text in ("0.0.0.0", "[::]", "127.0.0.1", "broker.example")]
+        [True, True, False, False]
+        """
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{TLS_SCHEME if self.is_tls else PLAIN_SCHEME}://{host}:{self.port}"

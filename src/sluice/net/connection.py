@@ -140,6 +140,12 @@ class Connection(asyncio.Protocol):
         return self.closed or bool(self._reason)
 
     @property
+    def peer_host(self) -> str:
+        """Where the other end is, as the operating system sees it."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else "localhost"
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of messages that have not come whole, or that the peer has not taken."""
         return self._reader.held + self.unsent_bytes
@@ -175,11 +181,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
-    def close(self, reason: str, *, is_final: bool = False) -> None:
-        """Tells the peer why and ends the connection; what the peer does not take within a heartbeat is given up."""
+    def close(self, reason: str, *, is_final: bool = False, elsewhere: tuple[str, ...] = ()) -> None:
+        """Tells the peer why, and where else to go, and ends the connection.
+
+        What the peer does not take within a heartbeat is given up.
+        """
         if self.closing or self._transport is None:
             return
-        self.send(Bye(reason, is_final))
+        self.send(Bye(reason, is_final, elsewhere))
         self.flush()
         self._reason = reason
         # A peer that is still sending would see a reset, and not the reason, if its bytes were not taken.

@@ -330,6 +330,15 @@ class Resume:
     start: Mapping[Peer, int]
     #: Whether the broker must keep in its own log what this subscription has not read of it, whatever the retention.
     holds: bool = False
+    #: Where it stands, as far as others know: of what they and this broker know the larger counts.
+    reached: Mapping[Peer, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Where did the durable subscription of this name stop, if you know? It may have been at another broker since."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +377,7 @@ class ReplayEvent:
     missing: tuple[tuple[Peer, int, int], ...] = ()
 
 
-Question = Fetch | Resume | Commit | Forget | Describe | ReplayEvent
+Question = Fetch | Resume | Recall | Commit | Forget | Describe | ReplayEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sluice.protocol.messages import (
     Fetched,
     Forget,
     Question,
+    Recall,
     ReplayEvent,
     Replaying,
     Resume,
@@ -80,10 +81,11 @@ QUESTIONS: dict[str, _Part] = {
     ),
     "resume": _part(
         Resume,
-        tuple[str, str, dict[str, int], bool],
-        lambda each: (each.name, each.where, dict(each.start), each.holds),
+        tuple[str, str, dict[str, int], bool, dict[str, int]],
+        lambda each: (each.name, each.where, dict(each.start), each.holds, dict(each.reached)),
         lambda said: Resume(*said),
     ),
+    "recall": _part(Recall, str, lambda each: each.name, Recall),
     "commit": _part(
         Commit, tuple[str, dict[str, int]], lambda each: (each.name, dict(each.positions)), lambda said: Commit(*said)
     ),

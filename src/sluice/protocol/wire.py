@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sluice.errors import ProtocolError, SluiceError
-from sluice.limits import MAX_TOKEN
+from sluice.limits import MAX_ADDRESS, MAX_TOKEN
 from sluice.model import parse
 from sluice.protocol.batch import MARKED, Batch, Peer, Stamp
 from sluice.protocol.frames import frame
@@ -85,6 +85,10 @@ class Hello:
     token: str | None = field(default=None, repr=False)
     #: The node of a broker; None: it is a node by itself.
     node: str | None = None
+    #: Where a broker listens; None: nobody can dial it.
+    address: str | None = None
+    #: What a broker is dialled for when the tree is reshaped; None: the link is part of the tree.
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Bye:
 
     reason: str
     is_final: bool = False
+    #: Said by a broker that leaves for good: where its clients can go on.
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,15 @@ class Dropped:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where a client can go on when its broker does not: the addresses of the broker's neighbours, as they are now."""
+
+    addresses: tuple[str, ...]
+
+
 #: What is said about the link itself, and not by the cores.
-LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped
+LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped | Elsewhere
 Anything = Message | LinkMessage
 
 Pieces = Iterable[Piece]
@@ -169,6 +182,16 @@ def _check_offset(number: int) -> int:
     if not 0 <= number < 1 << 63:
         raise ProtocolError(f"{number} is neither an offset of a stream nor a time of a clock")
     return number
+
+
+def _check_address(address: str) -> str:
+    if len(address) > MAX_ADDRESS:
+        raise ProtocolError(f"an address has at most {MAX_ADDRESS:,} characters, not {len(address):,}")
+    return address
+
+
+def _check_addresses(said: list[str]) -> tuple[str, ...]:
+    return tuple(map(_check_address, said))
 
 
 def _check_token(token: str | None) -> str | None:
@@ -326,10 +349,21 @@ def _decode_hello(
     policy: int,
     token: str | None,
     node: str | None,
+    address: str | None,
+    job: str | None,
 ) -> Hello:
     check_name(name)
     return Hello(
-        protocol, Role(role), name, incarnation, credit, Policy(policy), _check_token(token), _check_optional(node)
+        protocol,
+        Role(role),
+        name,
+        incarnation,
+        credit,
+        Policy(policy),
+        _check_token(token),
+        _check_optional(node),
+        None if address is None else _check_address(address),
+        _check_optional(job),
     )
 
 
@@ -396,8 +430,11 @@ _FORMS = (
     _packed(
         1,
         Hello,
-        tuple[int, int, str, int, int, int, str | None, str | None],
-        lambda m: (m.protocol, m.role, m.name, m.incarnation, m.credit, m.policy, m.token, m.node),
+        tuple[int, int, str, int, int, int, str | None, str | None, str | None, str | None],
+        lambda m: (
+            *(m.protocol, m.role, m.name, m.incarnation, m.credit),
+            *(m.policy, m.token, m.node, m.address, m.job),
+        ),
         _decode_hello,
     ),
     _packed(
@@ -410,10 +447,17 @@ _FORMS = (
         ),
         _decode_welcome,
     ),
-    _packed(3, Bye, tuple[str, bool], lambda m: (m.reason, m.is_final), Bye),
+    _packed(
+        3,
+        Bye,
+        tuple[str, bool, list[str]],
+        lambda m: (m.reason, m.is_final, m.elsewhere),
+        lambda reason, is_final, elsewhere: Bye(reason, is_final, _check_addresses(elsewhere)),
+    ),
     _packed(4, Ping, tuple[()], lambda m: (), Ping),
     _packed(5, Credit, tuple[int], lambda m: (m.total,), Credit),
     _packed(6, Dropped, tuple[int], lambda m: (m.count,), Dropped),
+    _packed(8, Elsewhere, tuple[list[str]], lambda m: (m.addresses,), lambda said: Elsewhere(_check_addresses(said))),
     _packed(
         16,
         Change,

@@ -27,6 +27,7 @@ from sluice.protocol.messages import (
     Forget,
     Kind,
     NotStored,
+    Recall,
     ReplayEvent,
     Reply,
     Request,
@@ -96,8 +97,8 @@ class Surroundings:
                 self._answer(request, Described({"name": self._node.name, "brokers": brokers}))
             case ReplayEvent():
                 self._answer(request, Failed("replays are for subscriptions"))
-            case Forget():
-                self._answer(request, Failed("nobody forgets anything here"))
+            case Forget() | Recall():
+                self._answer(request, Failed("nobody forgets anything here, or moves"))
             case _:
                 assert_never(request.question)
 

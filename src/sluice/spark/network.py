@@ -55,6 +55,7 @@ class Network:
                     token=self.token,
                     tls_authority=self.tls_authority,
                     give_up_seconds=self.patience_seconds,
+                    move_seconds=None,  # what a task has published is at this broker, and tried again there
                 )
                 try:
                     bus = connector.__enter__()
