@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _lab_parser(verbs)
     _broker_parser(verbs)
     _up_parser(verbs)
+    _link_parser(verbs)
     _client_parsers(verbs)
     _status_parser(verbs)
     _pipeline_parser(verbs)
@@ -189,9 +190,23 @@ def _lab_parser(verbs: Any) -> None:
 
 def _broker_parser(verbs: Any) -> None:
     from sluice.broker import command
+    from sluice.client import join_command, reshape_command
 
     parser = _verb(verbs, "broker", command.BROKER_SUMMARY, command.BROKER_DESCRIPTION, command.BROKER_EXAMPLES)
     command.add_broker_arguments(parser)
+    inner = parser.add_subparsers(title="in a network that runs", metavar="VERB")
+    joining = _verb(inner, "join", join_command.SUMMARY, join_command.DESCRIPTION, join_command.EXAMPLES)
+    join_command.add_arguments(joining)
+    said = (reshape_command.LEAVE_SUMMARY, reshape_command.LEAVE_DESCRIPTION, reshape_command.LEAVE_EXAMPLES)
+    reshape_command.add_leave_arguments(_verb(inner, "leave", *said))
+
+
+def _link_parser(verbs: Any) -> None:
+    from sluice.client import reshape_command as command
+
+    parser = _verb(verbs, "link", command.LINK_SUMMARY, command.LINK_DESCRIPTION, command.LINK_EXAMPLES)
+    inner = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    command.add_link_arguments(inner, _verb)
 
 
 def _up_parser(verbs: Any) -> None:

@@ -57,6 +57,9 @@ MAX_PUBLISHERS = 100_000
 #: Questions on their way through a broker; the oldest is answered with a failure when there are more.
 MAX_REQUESTS = 10_000
 
+#: Orders to reshape the network whose outcome a broker remembers.
+MAX_ORDERS = 100
+
 #: Bytes of one frame on a link: several batches of notifications; a longer message is split into frames.
 MAX_FRAME_BYTES = 4 << 20
 

@@ -371,7 +371,7 @@ def linked(*servers: Server) -> Callable[[], bool]:
 @played
 async def test_brokers_that_dial_each_other_end_with_one_link() -> None:
     async with running("a") as a, running("z", links=(str(a.address),)) as z:
-        a._dialler.keep(z.address)
+        a.shape._dialler.keep(z.address)
         await until(lambda: "z" in a.peers and a.peers["z"].dials and "a" in z.peers and not z.peers["a"].dials)
         async with bystanders(a, z):
             link = a.peers["z"]
@@ -395,11 +395,11 @@ async def test_a_link_that_would_close_a_cycle_is_refused() -> None:
             raw = await Raw.broker(a, "d")
             raw.say(Snapshot(Kind.BROKERS, Version(1, 0), (entry("TRUE", "a"),)))
             assert await raw.end() is not None, "nor does another broker have its own name"
-            c._dialler.keep(a.address)
+            c.shape._dialler.keep(a.address)
             for _ in range(2):  # again and again, because it goes on dialling
                 await until(lambda: "c" in a.peers)
                 await until(lambda: "c" not in a.peers)
-            c._dialler.drop(a.address)
+            c.shape._dialler.drop(a.address)
             await until(linked(a, b, c))
         assert {*a.peers} == {"b"} and {*b.peers} == {"a", "c"} and {*c.peers} == {"b"}
 

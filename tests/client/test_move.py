@@ -35,6 +35,12 @@ async def line(*names: str, data: Path | None = None, **settings: Any) -> AsyncI
         yield servers
 
 
+async def leave(server: Server) -> None:
+    """Has a broker leave for good."""
+    server.leave()
+    await server.stop()
+
+
 # --- which places -----------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +116,7 @@ async def test_a_broker_that_leaves_sends_its_clients_to_its_neighbours() -> Non
     ):
         await numbers.complete()
         await until(lambda: b._neighbours)
-        await b.stop(leaves=True)
+        await leave(b)
         await until(lambda: bus.name in a.peers)
         await numbers.complete()
         await other.publish({"n": 1})
@@ -154,7 +160,7 @@ async def test_a_publisher_goes_on_elsewhere_and_nothing_counts_twice(tmp_path: 
         for n in range(600):
             await ann.publish({"n": n})
             if n == 300:
-                leaving = asyncio.create_task(b.stop(leaves=True))
+                leaving = asyncio.create_task(leave(b))
         await leaving
         await ann.flush()
         assert await ann.broker() == "a"
@@ -199,7 +205,7 @@ async def test_a_durable_subscription_carries_its_positions(tmp_path: Path) -> N
         ):
             await other.publish_many([{"n": n} for n in range(10)])
             assert [event["n"] for event in await take(numbers, 5)] == [*range(5)]
-            await c.stop(leaves=True)
+            await leave(c)
             assert [event["n"] for event in await take(numbers, 5)] == [*range(5, 10)]
             await numbers.commit()
             assert await bus.broker() == "b"
@@ -239,7 +245,7 @@ async def test_a_reliable_subscription_has_no_gap_when_its_client_moves(tmp_path
                 await ann.publish({"n": n})
                 if n == 100:
                     await ann.flush()
-                    leaving = asyncio.create_task(b.stop(leaves=True))
+                    leaving = asyncio.create_task(leave(b))
             await leaving
             assert [event["n"] for event in await take(numbers, 300)] == [*range(300)]
             assert not numbers.gaps and await bus.broker() == "a"
@@ -258,7 +264,7 @@ async def test_an_ordered_subscription_keeps_the_order_when_its_client_moves() -
             await staying.complete()
             await ann.publish_many([{"n": n} for n in range(5)], order="total")
             assert [event["n"] for event in await take(moving, 5)] == [*range(5)]
-            await b.stop(leaves=True)
+            await leave(b)
             await until(lambda: moves.name in a.peers)
             await moving.complete()
             await ann.publish_many([{"n": n} for n in range(5, 10)], order="total")

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+from sluice.broker.process import HAS_LEFT
 from sluice.broker.settings import SETTINGS, Loaded, Setting, load
 from sluice.errors import ConfigurationError
 
@@ -93,9 +94,14 @@ def _help(setting: Setting) -> str:
     return f"{setting.about}{again} (default: {setting.show(setting.default)})".replace("%", "%%")
 
 
+def flags_in(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings that were given as flags, by their names."""
+    return {name: value for name, value in vars(arguments).items() if name in SETTINGS}
+
+
 def run_broker(arguments: argparse.Namespace) -> int:
     """Runs a broker until it is stopped; 0 then."""
-    flags = {name: value for name, value in vars(arguments).items() if name in SETTINGS}
+    flags = flags_in(arguments)
     loaded = load(arguments.config, os.environ, flags)
     if arguments.check:
         from sluice.broker.security import Security
@@ -159,6 +165,8 @@ async def _serve(config: ServerConfig, *, stop_on_eof: bool) -> None:
         serving.result()  # raises what made it fail
     await server.stop()
     await serving
+    if server.is_leaving:
+        print(f"{config.name} {HAS_LEFT}", flush=True)
 
 
 def _watch_standard_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:

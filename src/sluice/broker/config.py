@@ -26,6 +26,9 @@ ORDERS = ("none", "total")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
+#: What all brokers of a network say the same of.
+SHARED = ("routing", "advertisements", "order", "lease_seconds", "renew_seconds")
+
 MIB = 1 << 20
 
 
@@ -206,6 +209,16 @@ class ServerConfig:
             return (
                 f"{self.name} is one of several brokers of the node {self.node}, and what they pass on need not be in one "
                 "order: start a network with one broker for each node"
+            )
+        return None
+
+    @property
+    def unshapeable(self) -> str | None:
+        """Why no link of this broker can be replaced by another while it runs; None: all can."""
+        if self.node is not None:
+            return (
+                f"{self.name} is one of several brokers of the node {self.node}, which has more than one link to each of its "
+                "neighbours: change the settings of these brokers instead"
             )
         return None
 

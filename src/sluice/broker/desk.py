@@ -24,6 +24,7 @@ from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
     Answer,
     Commit,
+    Connect,
     Describe,
     Described,
     Done,
@@ -32,7 +33,10 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Leave,
+    Part,
     Recall,
+    Replace,
     ReplayEvent,
     Reply,
     Request,
@@ -67,12 +71,14 @@ class Desk:
         store: Store | None,
         journal: Journal | None,
         describe: Callable[[], Mapping[str, Any]],
+        orders: Callable[[Request], None],
         reply: Callable[[Reply], None],
     ) -> None:
         self._name = name
         self._store = store
         self._journal = journal
         self._describe = describe
+        self._orders = orders
         self._reply = reply
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sluice-reader")
@@ -99,6 +105,9 @@ class Desk:
         question = request.question
         if isinstance(question, Describe):
             self._answer(request.id, Described(self._describe()))
+            return
+        if isinstance(question, Connect | Part | Replace | Leave):
+            self._orders(request)
             return
         if self._store is None or self._journal is None:
             self._answer(request.id, Failed(f"{self._name} keeps no log: start it with a data directory"))

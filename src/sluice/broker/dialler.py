@@ -23,17 +23,21 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 0.5
 class Dialler:
     """The links that one broker has opened, and those that it tries to open."""
 
-    def __init__(self, host: Host, security: Security, hello: Callable[[], Hello]) -> None:
+    def __init__(self, host: Host, security: Security, hello: Callable[[str | None], Hello]) -> None:
         self._host = host
         self._security = security
         self._hello = hello
         self._tasks: dict[Address, asyncio.Task[None]] = {}
 
-    def keep(self, address: Address) -> None:
-        """From now on there is to be a link to the broker at an address."""
+    def keeps(self, address: Address) -> bool:
+        """Whether there is to be a link to the broker at an address."""
+        return address in self._tasks
+
+    def keep(self, address: Address, peering: Peering | None = None) -> None:
+        """From now on there is to be a link to the broker at an address; there may be one already."""
         if address not in self._tasks:
             self._security.warn_of_plain(address, self._security.token)
-            self._tasks[address] = asyncio.get_running_loop().create_task(self._keep(address))
+            self._tasks[address] = asyncio.get_running_loop().create_task(self._keep(address, peering))
 
     def drop(self, address: Address) -> None:
         """From now on nobody is dialled there; a link that is up stays."""
@@ -48,11 +52,11 @@ class Dialler:
             self.drop(address)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, address: Address) -> None:
+    async def _keep(self, address: Address, peering: Peering | None) -> None:
         retry = FIRST_RETRY_SECONDS
         while True:
             try:
-                peering = await self.open(address)
+                peering = peering or await self.open(address)
             except OSError as error:
                 if retry == LAST_RETRY_SECONDS:
                     log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
@@ -60,13 +64,14 @@ class Dialler:
                 await peering.connection.over.wait()
                 if peering.is_up:
                     retry = FIRST_RETRY_SECONDS
+                peering = None
             await asyncio.sleep(retry * (1 + random.random()))
             retry = min(retry * 2, LAST_RETRY_SECONDS)
 
-    async def open(self, address: Address) -> Peering:
-        """A connection on which hello was said; an `OSError` if nobody is there, also when that takes too long."""
-        peering = Peering(self._host, dialled=address)
+    async def open(self, address: Address, job: str | None = None) -> Peering:
+        """A connection on which hello was said, maybe for a job; an `OSError` if nobody is there, or not soon enough."""
+        peering = Peering(self._host, dialled=address, job=job)
         async with asyncio.timeout(HANDSHAKE_SECONDS):
             await dial(peering.end, address, self._security.trusted)
-        peering.connection.send(self._hello())
+        peering.connection.send(self._hello(job))
         return peering

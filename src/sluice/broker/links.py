@@ -36,6 +36,8 @@ class Links:
         #: What was changed at run time, by the names of the neighbours.
         self._added: dict[Peer, Address] = {}
         self._removed: dict[Peer, Address] = {}
+        #: What links that are or were up were dialled at.
+        self._met: dict[Peer, Address] = {}
         if file is not None and file.exists():
             self._added, self._removed = _read(file)
 
@@ -45,6 +47,14 @@ class Links:
         gone = {*self._removed.values()}
         kept = [address for address in self._configured if address not in gone]
         return [*dict.fromkeys((*kept, *self._added.values()))]
+
+    def met(self, peer: Peer, address: Address) -> None:
+        """This is who is at an address."""
+        self._met[peer] = address
+
+    def address_of(self, peer: Peer) -> Address | None:
+        """Where a broker is dialled; None: it is not, or was not there yet."""
+        return self._met.get(peer) or self._added.get(peer)
 
     def add(self, peer: Peer, address: Address) -> None:
         """From now on this neighbour is dialled."""

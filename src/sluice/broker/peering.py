@@ -6,6 +6,7 @@ behind the door never sees it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Protocol, assert_never
 
@@ -84,12 +85,19 @@ class Host(Protocol):
 class Peering:
     """A peer as its broker sees it."""
 
-    def __init__(self, host: Host, *, dialled: Address | None = None) -> None:
+    def __init__(self, host: Host, *, dialled: Address | None = None, job: str | None = None) -> None:
         self._host = host
         #: What this broker has dialled; None: it was dialled.
         self.dialled = dialled
         #: Where others can dial a broker; None: nobody can, or it is a client.
         self.address = dialled
+        #: The job that a broker was dialled for, by either end; None: it is a neighbour in the tree.
+        self.job = job
+        #: All jobs that need the link.
+        self.jobs: dict[str, None] = {}
+        self.is_of_tree = job is None
+        #: Set when the handshake is over, or there will be none.
+        self.answered = asyncio.Event()
         self.name: Peer = ""
         self.role = Role.CLIENT
         #: The node of a broker: its own name if it is a node by itself.
@@ -102,7 +110,7 @@ class Peering:
         self.held_bytes = 0
         self.connection = Connection(
             on_messages=self._messages,
-            on_lost=lambda reason: host.lost(self, self.farewell.reason if self.farewell else reason),
+            on_lost=self._lost,
             on_writable=self.drain,
             on_made=lambda: host.met(self),
             heartbeat_seconds=host.heartbeat_seconds,
@@ -121,6 +129,7 @@ class Peering:
     def begin_client(self, hello: Hello) -> None:
         """The handshake is over: a client is who it says."""
         self.name, self.role, self.is_up = hello.name, Role.CLIENT, True
+        self.answered.set()
         self.outbox = Outbox(hello.policy, self._host.outbox_bytes, hello.credit)
 
     def begin_broker(self, said: Hello | Welcome) -> None:
@@ -129,6 +138,8 @@ class Peering:
         self.connection.allow(MAX_MESSAGE_BYTES)
         if isinstance(said, Hello):
             self.address = self._address_of(said)
+            self.job, self.is_of_tree = said.job, said.job is None
+        self.answered.set()
 
     def _address_of(self, hello: Hello) -> Address | None:
         """Where whoever has dialled listens: what listens everywhere can be dialled where it came from."""
@@ -139,6 +150,10 @@ class Peering:
         except ConfigurationError:
             return None
         return address._replace(host=self.connection.peer_host) if address.is_anywhere else address
+
+    def _lost(self, reason: str) -> None:
+        self.answered.set()
+        self._host.lost(self, self.farewell.reason if self.farewell else reason)
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from sluice.broker.settings import PREFIX, flags_of
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 
+#: What a broker says at its end when it has left its network for good.
+HAS_LEFT = "has left its network"
 #: How long a broker may take until it listens: it may have a large log to check.
 START_SECONDS = 120.0
 
@@ -58,6 +60,11 @@ class BrokerProcess:
     def listens(self) -> bool:
         """Whether it has said that it listens."""
         return self._said.endswith(b"\n")
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has said that it left its network, and is not to be started again."""
+        return HAS_LEFT.encode() in self._said
 
     def launch(self) -> None:
         """Starts the process, and does not wait for it."""

@@ -18,7 +18,7 @@ from typing import Any, assert_never
 
 from sluice.broker import account
 from sluice.broker.broker import Broker
-from sluice.broker.config import ServerConfig
+from sluice.broker.config import SHARED, ServerConfig
 from sluice.broker.desk import Desk
 from sluice.broker.dialler import HANDSHAKE_SECONDS, Dialler
 from sluice.broker.journal import Journal
@@ -26,6 +26,8 @@ from sluice.broker.links import Links
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
 from sluice.broker.security import Security
+from sluice.broker.settings import SETTINGS
+from sluice.broker.shape import Shape
 from sluice.broker.store import NewBatch, Retention, Store
 from sluice.errors import StoreError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
@@ -55,6 +57,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Store as StoreEffect
 from sluice.protocol.packing import encode_batch
+from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
 
 #: How often the broker looks after memory and patience.
@@ -110,6 +113,8 @@ class Server:
         #: What the journal's thread has to say.
         self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
         self._stopping = False
+        #: Whether it leaves its network for good.
+        self.is_leaving = False
         self._listener: asyncio.Server | None = None
         self._failed: asyncio.Future[None] | None = None
         self._counts = dict.fromkeys(("published", "forwarded", "delivered", "dropped"), 0)
@@ -144,12 +149,12 @@ class Server:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(self.name, core, incarnation, accepted, node=self.config.node, head=head)
         self.broker.forwarding.begin()
-        self._desk = Desk(self.name, self._store, self._journal, self.report, self._replied)
+        dialler = Dialler(self, self._security, self._hello)
+        self.shape = Shape(self, self.config.unshapeable, self.links, dialler, f"{self.name}/{incarnation}")
+        self._desk = Desk(self.name, self._store, self._journal, self.report, self.shape.ask, self.replied)
         if listens:
             await self._listen()
-        self._dialler = Dialler(self, self._security, self._hello)
-        for address in self.links.dialled:
-            self._dialler.keep(address)
+        self.shape.start()
         self._watching = self._loop.create_task(self._watch())
 
     async def _listen(self) -> None:
@@ -171,15 +176,18 @@ class Server:
         assert self._failed is not None
         await self._failed
 
-    async def stop(self, *, leaves: bool = False) -> None:
-        """Takes nothing new, finishes what it has accepted, tells its peers and ends.
+    def leave(self) -> None:
+        """From now on it serves no more: who runs it is to stop it, and its clients are told to go on at its neighbours."""
+        self.is_leaving = True
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_result(None)
 
-        One that `leaves` does not come back, and tells its clients where to go on.
-        """
+    async def stop(self) -> None:
+        """Takes nothing new, finishes what it has accepted, tells its peers and ends."""
         self._stopping = True
         if self._listener is not None:
             self._listener.close()
-        await self._dialler.stop()
+        await self.shape.stop()
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
         for peering in [*self.peers.values(), *self._strangers]:
@@ -190,10 +198,13 @@ class Server:
             await asyncio.sleep(0)  # what the journal's thread has sent to this one
             self._store.close()
         self._turn()
-        elsewhere = tuple(self._neighbours.values()) if leaves else ()
-        connections = [peering.connection for peering in (*self.peers.values(), *self._strangers)]
-        for connection in connections:
-            connection.close(f"{self.name} {'leaves' if leaves else 'stops'}", elsewhere=elsewhere)
+        elsewhere = tuple(self._neighbours.values()) if self.is_leaving else ()
+        reason = f"{self.name} {'leaves' if self.is_leaving else 'stops'}"
+        peerings = [*self.peers.values(), *self._strangers]
+        connections = [peering.connection for peering in peerings]
+        for peering in peerings:
+            is_final = self.is_leaving and peering.role == Role.BROKER
+            peering.connection.close(reason, is_final=is_final, elsewhere=elsewhere)
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 for connection in connections:
@@ -220,8 +231,8 @@ class Server:
         """There is a connection; nobody has said anything."""
         self._strangers[peering] = self._loop.time()
 
-    def _hello(self) -> Hello:
-        """What it says to whom it dials."""
+    def _hello(self, job: str | None) -> Hello:
+        """What it says to whom it dials, for a job or to be its neighbour."""
         return Hello(
             PROTOCOL,
             Role.BROKER,
@@ -230,6 +241,7 @@ class Server:
             token=self._security.token,
             node=self.config.node,
             address=None if self._listener is None else str(self.address),
+            job=job,
         )
 
     def hello(self, peering: Peering, hello: Hello) -> None:
@@ -273,7 +285,8 @@ class Server:
         known = self.peers.get(hello.name)
         if known is not None and known.role != hello.role:
             return f"{hello.name} is the name of a {known.role.name.lower()} here: choose another one"
-        if known is not None and known.dials and self.name < hello.name:
+        is_dialled = (known is not None and known.dials) or self.shape.wants(hello.name)
+        if is_dialled and self.name < hello.name:
             return f"{self.name} has dialled {hello.name} already"
         if hello.role == Role.CLIENT and "/" in hello.name:
             return f"the name {hello.name!r} has a slash in it: choose another one"
@@ -316,7 +329,10 @@ class Server:
             known.connection.close(reason, is_final=known.role == Role.CLIENT)
         log("link-up", peer=peering.name, role=peering.role.name.lower())
         self._tell_elsewhere(peering)
-        self._post(LinkUp(peering.name, peering.role, node=peering.node))
+        if peering.role == Role.BROKER:
+            self.shape.linked(peering)
+        else:
+            self.post(LinkUp(peering.name, peering.role))
 
     def _tell_elsewhere(self, peering: Peering) -> None:
         """Tells a new client where else it could be, and of a new neighbour all clients."""
@@ -341,8 +357,10 @@ class Server:
             self._nodes.pop(peering.name, None)
             self._release(peering.name)
             log("link-down", peer=peering.name, reason=reason)
+            if peering.role == Role.BROKER and peering.farewell is not None and peering.farewell.is_final:
+                self.shape.parted(peering)
             if not self._stopping:
-                self._post(LinkDown(peering.name))
+                self.post(LinkDown(peering.name))
         elif not peering.is_up:
             log("refused", level=logging.WARNING, reason=reason)
 
@@ -386,9 +404,10 @@ class Server:
         for message in messages:
             if isinstance(message, Notify) and peering.role == Role.CLIENT:
                 self._counts["published"] += len(message.batch)
-            self._post(Received(peering.name, message))
+            self.post(Received(peering.name, message))
 
-    def _post(self, event: Event) -> None:
+    def post(self, event: Event) -> None:
+        """Something has happened: the core hears of it before the event loop comes round."""
         self._events.append(event)
         if not self._turn_due:
             self._turn_due = True
@@ -414,7 +433,7 @@ class Server:
             self._tick.cancel()
             self._tick = None
         if deadline != math.inf and not self._stopping:
-            self._tick = self._loop.call_at(max(deadline, self._loop.time()), self._post, Tick())
+            self._tick = self._loop.call_at(max(deadline, self._loop.time()), self.post, Tick())
 
     def _do(self, effect: Effect) -> None:
         match effect:
@@ -424,6 +443,8 @@ class Server:
                 self._log(batch, after)
             case Ask(request):
                 self._desk.ask(request)
+            case Dial() | HangUp() | LinkAdded() | LinkRemoved() | Reshaped():
+                self.shape.do(effect)
             case _:
                 assert_never(effect)
 
@@ -537,16 +558,17 @@ class Server:
             if isinstance(result, StoreError):
                 reason = str(result)
                 log("not-stored", level=logging.ERROR, peer=batch.publisher, reason=reason)
-                self._post(NotStored(batch, self._store.last_number(batch.publisher), reason))
+                self.post(NotStored(batch, self._store.last_number(batch.publisher), reason))
             else:
                 batch = batch.placed(Logged(self.name, range(result, result + len(batch)), now_micros))
                 self._desk.stored(batch)
-                self._post(Stored(batch))
+                self.post(Stored(batch))
         if not self._journal.full:
             self._release(_JOURNAL)
 
-    def _replied(self, reply: Reply) -> None:
-        self._post(Answered(reply))
+    def replied(self, reply: Reply) -> None:
+        """A question is answered."""
+        self.post(Answered(reply))
 
     # --- its own account ----------------------------------------------------------------------------------------------
 
@@ -558,6 +580,8 @@ class Server:
             "address": str(self.address),
             "uptime_seconds": now - self._started,
             **account.of_links(self.peers.values(), self.links),
+            "orders": self.shape.account(),
+            "settings": {name: SETTINGS[name].show(getattr(self.config, name)) for name in SHARED},
             "clients": sum(peering.role == Role.CLIENT for peering in self.peers.values()),
             **account.of_log(self._store, self.name),
             "memory_bytes": self._waiting_bytes,

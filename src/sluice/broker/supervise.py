@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sluice.broker.config import ServerConfig
 from sluice.broker.process import BrokerProcess
@@ -121,9 +123,11 @@ def _with_addresses(topology: Topology, reserved: ExitStack) -> dict[str, Server
     """The brokers with real ports, and with the addresses of those that each dials.
 
     A port that the kernel picks is reserved for as long as the network lives, also while its broker is down: a socket that is
-    bound and does not listen keeps everybody away but a broker, which, like it, allows that the address is used again.
+    bound and does not listen keeps everybody away but a broker, which, like it, allows that the address is used again. Links
+    that are changed at run time are remembered for as long, too, where a broker has no data directory.
     """
     configs: dict[str, ServerConfig] = {}
+    folder = reserved.enter_context(TemporaryDirectory(prefix="sluice-"))
     for name, config in topology.brokers.items():
         address = config.address
         if address.port == 0:
@@ -133,6 +137,8 @@ def _with_addresses(topology: Topology, reserved: ExitStack) -> dict[str, Server
             holder.bind((address.host, 0))
             address = address._replace(port=holder.getsockname()[1])
         links = tuple(configs[above].listen for above in topology.above.get(name, ()))
+        if config.links_at is None:
+            config = replace(config, links_file=Path(folder) / f"{name}.json")
         configs[name] = replace(config, listen=str(address), links=links)
     return configs
 
@@ -149,6 +155,7 @@ class State(StrEnum):
     DOWN = "down"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    LEFT = "left"
 
 
 @dataclass(slots=True)
@@ -227,6 +234,9 @@ class Supervisor:
         if kept.state == State.STOPPING:
             self._change(kept, State.STOPPED)
             return
+        if kept.broker.has_left:
+            self._change(kept, State.LEFT)
+            return
         if kept.state == State.STARTING and not kept.restarts:
             # It never worked: that is a mistake in the settings or a port that is taken, and to try again is no help.
             raise kept.broker.failure()
@@ -241,6 +251,8 @@ class Supervisor:
         """Has all brokers stop, and waits until they have, or until a second signal or the time says not to."""
         for kept in self.kept.values():
             kept.broker.send_signal(signal.SIGTERM)
+            if kept.state == State.LEFT:
+                continue
             runs = kept.state in (State.STARTING, State.UP)
             self._change(kept, State.STOPPING if runs else State.STOPPED)
         deadline = time.monotonic() + STOP_SECONDS

@@ -33,6 +33,7 @@ from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import (
+    Answer,
     Commit,
     Describe,
     Described,
@@ -268,6 +269,10 @@ class Bus:
         problems = [result for result in results if isinstance(result, BaseException)]
         if len(problems) == len(results):
             raise problems[0]
+
+    async def ask(self, broker: Peer, question: Question) -> Answer:
+        """The answer of a broker to a question; for programs that look after a network."""
+        return await self._engine.ask(broker, question)
 
     async def _asked(self, broker: Peer | None, question: Question) -> None:
         answer = await self._engine.ask(broker, question)

@@ -12,6 +12,7 @@ from sluice.protocol.batch import Place
 from sluice.protocol.messages import (
     Answer,
     Commit,
+    Connect,
     Describe,
     Described,
     Done,
@@ -19,8 +20,12 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
+    Leave,
+    Ordered,
+    Part,
     Question,
     Recall,
+    Replace,
     ReplayEvent,
     Replaying,
     Resume,
@@ -90,6 +95,15 @@ QUESTIONS: dict[str, _Part] = {
         Commit, tuple[str, dict[str, int]], lambda each: (each.name, dict(each.positions)), lambda said: Commit(*said)
     ),
     "forget": _part(Forget, str, lambda each: each.name, Forget),
+    "connect": _part(Connect, str, lambda each: each.address, Connect),
+    "part": _part(Part, str, lambda each: each.neighbour, Part),
+    "replace": _part(
+        Replace,
+        tuple[str, str, str, str],
+        lambda each: (each.neighbour, each.near, each.far, each.address),
+        lambda said: Replace(*said),
+    ),
+    "leave": _part(Leave, None, lambda each: None, lambda said: Leave()),
     "describe": _part(Describe, None, lambda each: None, lambda said: Describe()),
     "replay": _part(ReplayEvent, _ReplayEventContent, _encode_replay_event, _decode_replay_event),
 }
@@ -102,6 +116,7 @@ ANSWERS: dict[str, _Part] = {
         lambda said: Resumed(*said),
     ),
     "done": _part(Done, None, lambda each: None, lambda said: Done()),
+    "ordered": _part(Ordered, str, lambda each: each.job, Ordered),
     "described": _part(Described, dict[str, Any], lambda each: dict(each.report), Described),
     "failed": _part(Failed, str, lambda each: each.reason, Failed),
     "replaying": _part(

@@ -17,6 +17,7 @@ from sluice.protocol.messages import (
     Answered,
     Ask,
     Commit,
+    Connect,
     Describe,
     Described,
     Done,
@@ -26,8 +27,11 @@ from sluice.protocol.messages import (
     Fetched,
     Forget,
     Kind,
+    Leave,
     NotStored,
+    Part,
     Recall,
+    Replace,
     ReplayEvent,
     Reply,
     Request,
@@ -97,8 +101,8 @@ class Surroundings:
                 self._answer(request, Described({"name": self._node.name, "brokers": brokers}))
             case ReplayEvent():
                 self._answer(request, Failed("replays are for subscriptions"))
-            case Forget() | Recall():
-                self._answer(request, Failed("nobody forgets anything here, or moves"))
+            case Forget() | Recall() | Connect() | Part() | Replace() | Leave():
+                self._answer(request, Failed("no program asks for this here"))
             case _:
                 assert_never(request.question)
 
