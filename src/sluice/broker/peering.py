@@ -42,7 +42,8 @@ from sluice.protocol.messages import (
     Snapshot,
     Started,
 )
-from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome
+from sluice.protocol.reshape.messages import ReshapeMessage
+from sluice.protocol.wire import Anything, Bye, Channel, Credit, Dropped, Hello, Ping, Policy, Welcome
 
 #: What a client may have sent while publishers are held up before nothing more is read from it.
 HELD_BYTES = 8 << 20
@@ -144,7 +145,7 @@ class Peering:
                     self._host.hello(self, message)
                 case Welcome():
                     self._host.welcome(self, message)
-                case Dropped():
+                case Dropped() | Channel():
                     pass  # objected to
                 case _:
                     for_core.append(message)
@@ -163,6 +164,8 @@ class Peering:
             return "only brokers say what they dropped"
         if isinstance(message, Credit | Ping | Bye):
             return None
+        if isinstance(message, Channel):
+            return "there is one channel here"
         if self.role == Role.CLIENT:
             return self._problem_of_client(message) or self._host.objection(self, message)
         return self._host.objection(self, message)
@@ -177,7 +180,7 @@ class Peering:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
             case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
-            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor():
+            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor() | ReshapeMessage():
                 return f"only brokers say {type(message).__name__}"
             case Notify(batch, passage, floor):
                 if batch.logged is not None or passage is not None:

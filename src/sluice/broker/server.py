@@ -55,6 +55,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Store as StoreEffect
 from sluice.protocol.packing import encode_batch
+from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Hello, Welcome
 
 #: How often the broker looks after memory and patience.
@@ -425,6 +426,8 @@ class Server:
                 self._log(batch, after)
             case Ask(request):
                 self._desk.ask(request)
+            case Dial() | HangUp() | LinkAdded() | LinkRemoved() | Reshaped():
+                pass
             case _:
                 assert_never(effect)
 

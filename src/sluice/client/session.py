@@ -88,6 +88,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
+from sluice.protocol.reshape.messages import ReshapeMessage, Substitute, Unreachable
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
@@ -209,7 +210,7 @@ class Session:
                     seam.lagged(now)
             case Inquire(id, to, question):
                 self._send(Request(id, to, question))
-            case Stored() | NotStored() | Answered():
+            case Stored() | NotStored() | Answered() | Substitute() | Unreachable():
                 pass  # these happen to brokers
             case _:
                 assert_never(event)
@@ -372,7 +373,7 @@ class Session:
                     self._send(Reply(id, Replaying(None, is_over=True)))
             case Change() | Snapshot() | Digest() | Notify() | Request() | Heard():
                 pass  # these are for brokers
-            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor() | Await():
+            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor() | Await() | ReshapeMessage():
                 pass  # and these
             case _:
                 assert_never(message)

@@ -4,7 +4,8 @@ A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` a
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
 Notifications travel beside the tables, in batches; what a reliable subscriber must know of them travels as a `Passage`
 (`sluice.protocol.reliable`), what puts them in one order for all as a `Floor` (`sluice.protocol.order`). Questions find their
-way to a broker by its name, or to a subscriber by its subscription, and the answers come back the same way.
+way to a broker by its name, or to a subscriber by its subscription, and the answers come back the same way. What brokers say to
+reshape their tree is in `sluice.protocol.reshape.messages`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, Notification, Peer, Place
+from sluice.protocol.reshape.messages import Address, JobId, ReshapeEffect, ReshapeEvent, Reshaping
 
 #: Who asked: the name of the client and its number for the filter, as in "alice/3".
 EntryId = str
@@ -448,7 +450,7 @@ ReliableMessage = Quiet | Head | Missing | Gone | Reached
 OrderMessage = Floor | Await
 #: What a broker says to its client alone.
 ClientMessage = Deliver | Started | Ready | Skipped | Passed | Accepted | Refused | Halted
-Message = TableMessage | Notify | ReliableMessage | OrderMessage | ClientMessage | Heard | Request | Reply
+Message = TableMessage | Notify | ReliableMessage | OrderMessage | Reshaping | ClientMessage | Heard | Request | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,10 @@ class LinkUp:
     accepted: int | None = None
     #: The node that a broker belongs to; None: it is a node by itself.
     node: str | None = None
+    #: The job that a broker was dialled for, by either end: it is no part of the tree yet. None: it is.
+    job: JobId | None = None
+    #: Where others may dial the broker.
+    address: Address = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +512,7 @@ class Answered:
     reply: Reply
 
 
-Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Answered
+Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Answered | ReshapeEvent
 
 
 class Send(NamedTuple):
@@ -530,4 +536,4 @@ class Ask(NamedTuple):
     request: Request
 
 
-Effect = Send | Store | Ask
+Effect = Send | Store | Ask | ReshapeEffect
