@@ -71,6 +71,7 @@ from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
+from sluice.protocol.reshape.messages import ReshapeMessage, Substitute, Unreachable
 from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import RoutingOptions, algorithm
@@ -242,6 +243,8 @@ class Broker:
                     # What came again with it may be on disk already.
                     self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
+            case Substitute() | Unreachable():
+                pass
             case Answered(reply):
                 if not self.reliable.answered(reply.id, reply.answer):
                     self._answer(self.name, reply)
@@ -332,6 +335,8 @@ class Broker:
                     export.acknowledge(version)
             case Heard():
                 self.intake.heard(peer)
+            case ReshapeMessage():
+                pass
             case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:

@@ -45,7 +45,9 @@ from sluice.protocol.messages import (
     Snapshot,
     Started,
 )
-from sluice.protocol.wire import Anything, Bye, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
+from sluice.protocol.reshape.channel import channel_of
+from sluice.protocol.reshape.messages import ReshapeMessage
+from sluice.protocol.wire import Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
 
 #: What a client may have sent while publishers are held up before nothing more is read from it.
 HELD_BYTES = 8 << 20
@@ -96,6 +98,9 @@ class Peering:
         #: All jobs that need the link.
         self.jobs: dict[str, None] = {}
         self.is_of_tree = job is None
+        #: The channel of what comes, as the core calls it, and the job whose channel what goes is in; "": the first one.
+        self.channel: Peer = ""
+        self._said_in = ""
         #: Set when the handshake is over, or there will be none.
         self.answered = asyncio.Event()
         self.name: Peer = ""
@@ -129,12 +134,14 @@ class Peering:
     def begin_client(self, hello: Hello) -> None:
         """The handshake is over: a client is who it says."""
         self.name, self.role, self.is_up = hello.name, Role.CLIENT, True
+        self.channel = self.name
         self.answered.set()
         self.outbox = Outbox(hello.policy, self._host.outbox_bytes, hello.credit)
 
     def begin_broker(self, said: Hello | Welcome) -> None:
         """The handshake is over: a broker is who it says."""
         self.name, self.role, self.node, self.is_up = said.name, Role.BROKER, said.node or said.name, True
+        self.channel = self.name
         self.connection.allow(MAX_MESSAGE_BYTES)
         if isinstance(said, Hello):
             self.address = self._address_of(said)
@@ -182,6 +189,11 @@ class Peering:
                     self._host.welcome(self, message)
                 case Dropped() | Elsewhere():
                     pass  # objected to
+                case Channel(job):
+                    if for_core:
+                        self._host.arrived(self, for_core)
+                    for_core = []
+                    self.channel = channel_of(self.name, job) if job else self.name
                 case _:
                     for_core.append(message)
         if for_core:
@@ -199,6 +211,8 @@ class Peering:
             return f"only brokers say {type(message).__name__}, and to their clients alone"
         if isinstance(message, Credit | Ping | Bye):
             return None
+        if isinstance(message, Channel):
+            return None if self.role == Role.BROKER else "only brokers have several channels"
         if self.role == Role.CLIENT:
             return self._problem_of_client(message) or self._host.objection(self, message)
         return self._host.objection(self, message)
@@ -213,7 +227,7 @@ class Peering:
                     return f"the id {id!r} is not yours: begin it with '{self.name}/'"
             case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 return f"only brokers say {type(message).__name__}"
-            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor():
+            case Quiet() | Head() | Missing() | Gone() | Reached() | Floor() | ReshapeMessage():
                 return f"only brokers say {type(message).__name__}"
             case Notify(batch, passage, floor):
                 if batch.logged is not None or passage is not None:
@@ -267,10 +281,13 @@ class Peering:
 
     # --- what goes ----------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
-        """Sends a message; deliveries as the subscriber's credit allows."""
+    def send(self, message: Message, job: str = "") -> None:
+        """Sends a message, to a broker in the channel of a job; deliveries as the subscriber's credit allows."""
         if self.connection.closing:
             return
+        if job != self._said_in:
+            self._said_in = job
+            self.connection.send(Channel(job))
         if isinstance(message, Deliver):
             before = self.outbox.bytes
             self.outbox.put(message)

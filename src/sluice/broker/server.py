@@ -57,6 +57,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Store as StoreEffect
 from sluice.protocol.packing import encode_batch
+from sluice.protocol.reshape.channel import split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
 
@@ -404,7 +405,7 @@ class Server:
         for message in messages:
             if isinstance(message, Notify) and peering.role == Role.CLIENT:
                 self._counts["published"] += len(message.batch)
-            self.post(Received(peering.name, message))
+            self.post(Received(peering.channel, message))
 
     def post(self, event: Event) -> None:
         """Something has happened: the core hears of it before the event loop comes round."""
@@ -451,14 +452,17 @@ class Server:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def _send(self, peer: Peer, message: Message) -> None:
-        peering = self.peers.get(peer)
+        peering, job = self.peers.get(peer), ""
+        if peering is None:
+            link, job = split(peer)
+            peering = self.peers.get(link)
         if peering is None:
             return
         if isinstance(message, Deliver):
             self._counts["delivered"] += len(message.batch)
         elif isinstance(message, Notify):
             self._counts["forwarded"] += len(message.batch)
-        peering.send(message)
+        peering.send(message, job)
         self._touched[peering.connection] = None
         unsent = peering.connection.unsent_bytes
         if unsent > MAX_CLIENT_MESSAGE_BYTES:

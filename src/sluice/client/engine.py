@@ -61,7 +61,7 @@ from sluice.protocol.messages import (
     Send,
     Tick,
 )
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
+from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
 
 logger = logging.getLogger("sluice.client")
 
@@ -263,7 +263,7 @@ class Engine:
                     self.step(Received(broker, message))
                 case Dropped(count):
                     self._note_dropped(count)
-                case Ping() | Bye() | Hello() | Welcome() | Credit() | Elsewhere():
+                case Ping() | Bye() | Hello() | Welcome() | Credit() | Channel() | Elsewhere():
                     pass  # said of the link, or to brokers
                 case _:
                     self.step(Received(broker, message))

@@ -17,8 +17,16 @@ import msgspec
 
 from sluice.errors import ProtocolError, SluiceError
 from sluice.limits import MAX_ADDRESS, MAX_TOKEN
-from sluice.model import parse
 from sluice.protocol.batch import MARKED, Batch, Peer, Stamp
+from sluice.protocol.entries import (
+    ChangeSaid,
+    SnapshotSaid,
+    VersionSaid,
+    decode_change,
+    decode_snapshot,
+    encode_change,
+    encode_snapshot,
+)
 from sluice.protocol.frames import frame
 from sluice.protocol.messages import (
     Accepted,
@@ -28,7 +36,6 @@ from sluice.protocol.messages import (
     Clocks,
     Deliver,
     Digest,
-    Entry,
     Floor,
     Gone,
     Halted,
@@ -44,7 +51,6 @@ from sluice.protocol.messages import (
     Reached,
     Ready,
     Refused,
-    Replay,
     Reply,
     Request,
     Role,
@@ -56,10 +62,11 @@ from sluice.protocol.messages import (
 from sluice.protocol.messages import Heard as HeardMessage
 from sluice.protocol.packing import Piece, check_name, decode_array, decode_batch, encode_array, encode_batch
 from sluice.protocol.parts import ANSWERS, QUESTIONS, decode_part, encode_part
+from sluice.protocol.reshape.forms import RESHAPING
 from sluice.protocol.vectors import Heard, Said, Vector, check_clocks, check_covered, decode_runs, encode_runs
 
 #: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 class Policy(IntEnum):
@@ -139,6 +146,13 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Channel:
+    """What follows on this connection, in this direction, is said in the channel of a job; "": in the first of the link."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Where a client can go on when its broker does not: the addresses of the broker's neighbours, as they are now."""
 
@@ -146,7 +160,7 @@ class Elsewhere:
 
 
 #: What is said about the link itself, and not by the cores.
-LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped | Elsewhere
+LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped | Channel | Elsewhere
 Anything = Message | LinkMessage
 
 Pieces = Iterable[Piece]
@@ -201,57 +215,6 @@ def _check_token(token: str | None) -> str | None:
 
 
 # --- parts of messages ------------------------------------------------------------------------------------------------
-
-_Entry = tuple[str, str | None, tuple[int | None, float | None] | None, bool, bool]
-_Version = tuple[int, int]
-
-
-def _encode_entry(entry: Entry) -> _Entry:
-    replay = None if entry.replay is None else (entry.replay.last, entry.replay.seconds)
-    return entry.where.to_sql(), entry.id, replay, entry.reliable, entry.ordered
-
-
-def _decode_entry(said: _Entry) -> Entry:
-    text, id, replay, reliable, ordered = said
-    return Entry(parse(text), id, None if replay is None else _decode_replay(*replay), reliable, ordered)
-
-
-def _decode_replay(last: int | None, seconds: float | None) -> Replay:
-    if (last is not None and last < 0) or (seconds is not None and not seconds >= 0):
-        raise ProtocolError(f"{last} notifications of the last {seconds} s cannot be replayed")
-    return Replay(last, seconds)
-
-
-def _decode_entries(said: list[_Entry]) -> tuple[Entry, ...]:
-    return tuple(map(_decode_entry, said))
-
-
-def _encode_change(message: Change) -> tuple[Any, ...]:
-    added, removed = [*map(_encode_entry, message.added)], [*map(_encode_entry, message.removed)]
-    return message.kind, message.base, message.version, added, removed, dict(message.clocks), message.ordered
-
-
-def _decode_change(
-    kind: int,
-    base: _Version,
-    version: _Version,
-    added: list[_Entry],
-    removed: list[_Entry],
-    clocks: dict[str, int],
-    ordered: bool,
-) -> Change:
-    change = Change(
-        Kind(kind),
-        Version(*base),
-        Version(*version),
-        _decode_entries(added),
-        _decode_entries(removed),
-        check_clocks(clocks),
-        ordered,
-    )
-    if len({*change.added, *change.removed}) < len(added) + len(removed):
-        raise ProtocolError("a change names an entry twice")
-    return change
 
 
 def _with_head(head: bytes, batch: Batch) -> list[Piece]:
@@ -457,35 +420,22 @@ _FORMS = (
     _packed(4, Ping, tuple[()], lambda m: (), Ping),
     _packed(5, Credit, tuple[int], lambda m: (m.total,), Credit),
     _packed(6, Dropped, tuple[int], lambda m: (m.count,), Dropped),
+    _packed(7, Channel, tuple[str], lambda m: (m.job,), Channel),
     _packed(8, Elsewhere, tuple[list[str]], lambda m: (m.addresses,), lambda said: Elsewhere(_check_addresses(said))),
-    _packed(
-        16,
-        Change,
-        tuple[int, _Version, _Version, list[_Entry], list[_Entry], dict[str, int], bool],
-        _encode_change,
-        _decode_change,
-    ),
+    _packed(16, Change, ChangeSaid, encode_change, decode_change),
     _packed(
         17,
         Digest,
-        tuple[int, _Version, int],
+        tuple[int, VersionSaid, int],
         lambda m: (m.kind, m.version, m.checksum),
         lambda kind, version, checksum: Digest(Kind(kind), Version(*version), checksum),
     ),
     _packed(18, Lost, tuple[int], lambda m: (m.kind,), lambda kind: Lost(Kind(kind))),
-    _packed(
-        19,
-        Snapshot,
-        tuple[int, _Version, list[_Entry], dict[str, int], bool],
-        lambda m: (m.kind, m.version, [*map(_encode_entry, m.entries)], dict(m.clocks), m.ordered),
-        lambda kind, version, entries, clocks, ordered: Snapshot(
-            Kind(kind), Version(*version), _decode_entries(entries), check_clocks(clocks), ordered
-        ),
-    ),
+    _packed(19, Snapshot, SnapshotSaid, encode_snapshot, decode_snapshot),
     _packed(
         20,
         Ack,
-        tuple[int, _Version],
+        tuple[int, VersionSaid],
         lambda m: (m.kind, m.version),
         lambda kind, version: Ack(Kind(kind), Version(*version)),
     ),
@@ -569,6 +519,7 @@ _FORMS = (
     _packed(68, Reached, tuple[str, dict[str, int]], lambda m: (m.stream, dict(m.offsets)), _decode_reached),
     _packed(80, Floor, tuple[int], lambda m: (m.time,), lambda time: Floor(_check_offset(time))),
     _packed(81, Await, tuple[int], lambda m: (m.time,), lambda time: Await(_check_offset(time))),
+    *(_packed(*form) for form in RESHAPING),
 )
 _BY_TYPE = {form.type: form for form in _FORMS}
 _BY_NUMBER = {form.number: form for form in _FORMS}

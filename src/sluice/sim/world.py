@@ -21,6 +21,7 @@ from sluice.protocol.batch import NotificationId, batches_of
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
+    Ask,
     Deliver,
     Effect,
     Entry,
@@ -33,6 +34,7 @@ from sluice.protocol.messages import (
     Received,
     ReplayEvent,
     Send,
+    Store,
     Tick,
 )
 from sluice.sim import streamed
@@ -296,7 +298,7 @@ class World:
         for effect in effects:
             if isinstance(effect, Send):
                 self.send(node, effect.peer, effect.message)
-            elif node.surroundings is not None:
+            elif node.surroundings is not None and isinstance(effect, Store | Ask):
                 node.surroundings.do(effect)
         if broker.deadline != math.inf:
             self._schedule_tick(node)

@@ -1,0 +1,99 @@
+"""What brokers say to reshape their tree, as it travels: the number, the content and both ways of each message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from sluice.protocol.entries import (
+    ChangeSaid,
+    SnapshotSaid,
+    decode_change,
+    decode_snapshot,
+    encode_change,
+    encode_snapshot,
+)
+from sluice.protocol.messages import Change, Snapshot
+from sluice.protocol.packing import check_name
+from sluice.protocol.reshape.messages import Abort, Adopt, Back, Flip, Last, Neighbours, Parted, Plan, Prepare
+
+#: A table is said as a change or as a snapshot; the first part tells which.
+TableSaid = tuple[bool, Any]
+PlanSaid = tuple[str, str, str, str, str, str | None]
+
+
+def _encode_tables(tables: Sequence[Change | Snapshot]) -> list[TableSaid]:
+    return [
+        (True, encode_change(each)) if isinstance(each, Change) else (False, encode_snapshot(each)) for each in tables
+    ]
+
+
+def _decode_table(said: TableSaid) -> Change | Snapshot:
+    is_change, content = said
+    if is_change:
+        return decode_change(*msgspec.convert(content, ChangeSaid))
+    return decode_snapshot(*msgspec.convert(content, SnapshotSaid))
+
+
+def _decode_tables(said: list[TableSaid]) -> tuple[Change | Snapshot, ...]:
+    return tuple(map(_decode_table, said))
+
+
+def _decode_path(said: list[str]) -> tuple[str, ...]:
+    return tuple(map(check_name, said))
+
+
+def _encode_plan(plan: Plan) -> PlanSaid:
+    return plan.job, plan.a, plan.b, plan.c, plan.d, plan.address
+
+
+def _decode_plan(said: PlanSaid) -> Plan:
+    job, a, b, c, d, address = said
+    return Plan(check_name(job), check_name(a), check_name(b), check_name(c), check_name(d), address)
+
+
+Form = tuple[int, type[Any], Any, Callable[[Any], Any], Callable[..., Any]]
+
+#: For each message its number, its type, its content, and how one becomes the other.
+RESHAPING: tuple[Form, ...] = (
+    (
+        96,
+        Prepare,
+        tuple[PlanSaid, list[str], bool, bool, list[TableSaid]],
+        lambda m: (_encode_plan(m.plan), m.path, m.is_broken, m.is_steered, _encode_tables(m.tables)),
+        lambda plan, path, is_broken, is_steered, tables: Prepare(
+            _decode_plan(plan), _decode_path(path), is_broken, is_steered, _decode_tables(tables)
+        ),
+    ),
+    (
+        97,
+        Back,
+        tuple[str, list[str], bool, list[TableSaid]],
+        lambda m: (m.job, m.path, m.is_steered, _encode_tables(m.tables)),
+        lambda job, path, is_steered, tables: Back(
+            check_name(job), _decode_path(path), is_steered, _decode_tables(tables)
+        ),
+    ),
+    (98, Flip, tuple[str], lambda m: (m.job,), lambda job: Flip(check_name(job))),
+    (99, Last, tuple[str], lambda m: (m.job,), lambda job: Last(check_name(job))),
+    (100, Parted, tuple[str], lambda m: (m.job,), lambda job: Parted(check_name(job))),
+    (101, Abort, tuple[str, str], lambda m: (m.job, m.reason), lambda job, reason: Abort(check_name(job), reason)),
+    (
+        102,
+        Neighbours,
+        tuple[dict[str, str | None]],
+        lambda m: (dict(m.addresses),),
+        lambda addresses: Neighbours({check_name(name): address for name, address in addresses.items()}),
+    ),
+    (
+        103,
+        Adopt,
+        tuple[str, str, list[SnapshotSaid]],
+        lambda m: (m.dead, m.job, [*map(encode_snapshot, m.tables)]),
+        lambda dead, job, tables: Adopt(
+            check_name(dead), check_name(job), tuple(decode_snapshot(*each) for each in tables)
+        ),
+    ),
+)
