@@ -30,6 +30,7 @@ from sluice.protocol.wire import (
     PROTOCOL,
     Anything,
     Bye,
+    Channel,
     Credit,
     Dropped,
     Elsewhere,
@@ -141,7 +142,7 @@ class Guest:
                     self.pings += 1
                 case Elsewhere(addresses):
                     self.elsewhere = addresses
-                case Hello() | Credit():
+                case Hello() | Credit() | Channel():
                     raise AssertionError(f"a broker said {message}")
                 case _:
                     self.step(Received(self.session.broker or "", message))

@@ -73,6 +73,10 @@ class ServerConfig:
         Path | None,
         "TOML file with a line for each token, after the name of its holder; with it nobody else is let in",
     ] = None
+    operators: Annotated[
+        tuple[str, ...],
+        "goes with tokens_file: whose tokens let them reshape the network; without tokens everybody may",
+    ] = ()
     token_file: Annotated[
         Path | None, "file with the token that this broker shows to the brokers in links; none: it shows none"
     ] = None
@@ -141,6 +145,8 @@ class ServerConfig:
             yield f"listen is {self.listen}, but there is no TLS without a certificate: give tls_certificate and tls_key"
         if (self.tls_certificate is None) != (self.tls_key is None):
             yield "tls_certificate and tls_key go together: give both, or neither for no TLS"
+        if self.operators and self.tokens_file is None:
+            yield "operators are known by their tokens, and there are none: give tokens_file, or leave operators out"
         if self.address[:2] in [link[:2] for link in self.dialled]:
             yield f"links has {self.listen}, where {self.name} itself listens: take it out"
         if any(not address.port for address in self.dialled):

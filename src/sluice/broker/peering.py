@@ -108,6 +108,8 @@ class Peering:
         #: The node of a broker: its own name if it is a node by itself.
         self.node: str | None = None
         self.is_up = False
+        #: Who holds the token that it has shown.
+        self.holder: str | None = None
         self.outbox = Outbox(Policy.DROP_OLDEST, host.outbox_bytes, 0)
         self.farewell: Bye | None = None
         #: What came while publishers were held up.

@@ -40,6 +40,8 @@ class Security:
     token: str | None = field(default=None, repr=False)
     #: Who holds which token; None: everybody may come in.
     tokens: Mapping[str, str] | None = field(default=None, repr=False)
+    #: Who of them may reshape the network.
+    operators: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: ServerConfig) -> Security:
@@ -50,11 +52,16 @@ class Security:
             own = identity(config.tls_certificate, config.tls_key)
         # A broker that is dialled with TLS has neighbours that are, too, and may come to dial them.
         needs_trust = own is not None or any(link.is_tls for link in config.dialled)
+        tokens = None if config.tokens_file is None else read_tokens(config.tokens_file)
+        for name in config.operators:
+            if name not in (tokens or {}):
+                raise ConfigurationError(f"operators has {name}, who holds no token in {config.tokens_file}")
         return cls(
             identity=own,
             trusted=None if not needs_trust else trust(config.tls_authority),
             token=None if config.token_file is None else read_token(config.token_file),
-            tokens=None if config.tokens_file is None else read_tokens(config.tokens_file),
+            tokens=tokens,
+            operators=config.operators,
         )
 
     def refusal(self, token: str | None) -> str | None:
@@ -64,6 +71,14 @@ class Security:
         if token is None:
             return "this broker asks for a token: set SLUICE_TOKEN, or token_file of a broker"
         return "this broker does not know that token: ask whoever runs it for one"
+
+    def forbids(self, holder: str | None) -> str | None:
+        """Why the holder of a token must not reshape the network; None: it may."""
+        if self.tokens is None or holder in self.operators:
+            return None
+        return (
+            f"{holder} must not reshape this network: put the name into operators of the broker that it is connected to"
+        )
 
     @staticmethod
     def warn_of_plain(address: Address, secret: object) -> None:

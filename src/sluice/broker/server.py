@@ -21,6 +21,7 @@ from sluice.broker.broker import Broker
 from sluice.broker.config import SHARED, ServerConfig
 from sluice.broker.desk import Desk
 from sluice.broker.dialler import HANDSHAKE_SECONDS, Dialler
+from sluice.broker.door import Door
 from sluice.broker.journal import Journal
 from sluice.broker.links import Links
 from sluice.broker.logs import log
@@ -38,17 +39,23 @@ from sluice.protocol.messages import (
     Answered,
     Ask,
     Change,
+    Connect,
     Deliver,
     Effect,
     Event,
+    Failed,
     Kind,
+    Leave,
     LinkDown,
     LinkUp,
     Message,
     Notify,
     NotStored,
+    Part,
     Received,
+    Replace,
     Reply,
+    Request,
     Role,
     Send,
     Snapshot,
@@ -92,8 +99,6 @@ class Server:
         self.address = config.address
         self._security = Security()
         self.peers: dict[Peer, Peering] = {}
-        #: The nodes of those of them that are brokers.
-        self._nodes: dict[Peer, str] = {}
         #: Connections whose peer has not said who it is.
         self._strangers: dict[Peering, float] = {}
         self._events: list[Event] = []
@@ -153,6 +158,7 @@ class Server:
         dialler = Dialler(self, self._security, self._hello)
         self.shape = Shape(self, self.config.unshapeable, self.links, dialler, f"{self.name}/{incarnation}")
         self._desk = Desk(self.name, self._store, self._journal, self.report, self.shape.ask, self.replied)
+        self._door = Door(self.broker, self._security, self.peers, self.shape.wants)
         if listens:
             await self._listen()
         self.shape.start()
@@ -247,7 +253,7 @@ class Server:
 
     def hello(self, peering: Peering, hello: Hello) -> None:
         """A peer has introduced itself."""
-        refusal = self._refusal(peering, hello)
+        refusal = self._door.refusal(hello)
         if refusal is not None:
             peering.connection.close(refusal, is_final=hello.role == Role.CLIENT)
             return
@@ -272,49 +278,15 @@ class Server:
         else:
             peering.begin_broker(hello)
         if self._security.tokens is not None:
-            log("let-in", peer=hello.name, holder=self._security.holder(hello.token))
+            peering.holder = self._security.holder(hello.token)
+            log("let-in", peer=hello.name, holder=peering.holder)
         self._up(peering)
-
-    def _refusal(self, peering: Peering, hello: Hello) -> str | None:
-        if hello.protocol != PROTOCOL:
-            return f"{self.name} speaks version {PROTOCOL} of the protocol, not {hello.protocol}: use the same release"
-        stranger = self._security.refusal(hello.token)
-        if stranger is not None:
-            return stranger
-        if hello.name == self.name:
-            return f"{self.name} is the name of this broker: choose another one"
-        known = self.peers.get(hello.name)
-        if known is not None and known.role != hello.role:
-            return f"{hello.name} is the name of a {known.role.name.lower()} here: choose another one"
-        is_dialled = (known is not None and known.dials) or self.shape.wants(hello.name)
-        if is_dialled and self.name < hello.name:
-            return f"{self.name} has dialled {hello.name} already"
-        if hello.role == Role.CLIENT and "/" in hello.name:
-            return f"the name {hello.name!r} has a slash in it: choose another one"
-        return self._clash(hello.name, None if hello.role == Role.CLIENT else hello.node or hello.name)
-
-    def _clash(self, name: Peer, node: str | None) -> str | None:
-        """Why a client (of no node) or a broker cannot have its names here: each name stands for one client or one node."""
-        own = self.broker.directions.node
-        brokers = {self.name: own, **self._nodes}
-        brokers.pop(name, None)
-        meanings = {**brokers, **{each: each for each in brokers.values()}}
-        for taken in (name,) if node is None else (name, node):
-            if meanings.get(taken, node) != node:
-                return f"{taken} stands for the node {meanings[taken]} at {self.name} already: choose another name"
-        if node in self.peers and self.peers[node].role == Role.CLIENT:
-            return f"{node} stands for a client at {self.name} already: choose another name"
-        return None
 
     def welcome(self, peering: Peering, welcome: Welcome) -> None:
         """A broker that was dialled has answered."""
-        known = self.peers.get(welcome.name)
-        if welcome.protocol != PROTOCOL or welcome.name == self.name:
-            peering.connection.close(f"{self.name} cannot be linked to {welcome.name}: is that this very broker?")
-        elif known is not None and not known.dials and welcome.name < self.name:
-            peering.connection.close(f"{welcome.name} has dialled {self.name} already")
-        elif clash := self._clash(welcome.name, welcome.node or welcome.name):
-            peering.connection.close(clash)
+        refusal = self._door.refusal_of_dialled(welcome, peering.job)
+        if refusal is not None:
+            peering.connection.close(refusal)
         else:
             peering.begin_broker(welcome)
             self._up(peering)
@@ -324,7 +296,7 @@ class Server:
         known = self.peers.get(peering.name)
         self.peers[peering.name] = peering
         if peering.node is not None:
-            self._nodes[peering.name] = peering.node
+            self._door.nodes[peering.name] = peering.node
         if known is not None:
             reason = f"another connection says that it is {peering.name}"
             known.connection.close(reason, is_final=known.role == Role.CLIENT)
@@ -355,7 +327,7 @@ class Server:
         self._counts["dropped"] += peering.outbox.dropped
         if self.peers.get(peering.name) is peering:
             del self.peers[peering.name]
-            self._nodes.pop(peering.name, None)
+            self._door.nodes.pop(peering.name, None)
             self._release(peering.name)
             log("link-down", peer=peering.name, reason=reason)
             if peering.role == Role.BROKER and peering.farewell is not None and peering.farewell.is_final:
@@ -405,7 +377,18 @@ class Server:
         for message in messages:
             if isinstance(message, Notify) and peering.role == Role.CLIENT:
                 self._counts["published"] += len(message.batch)
+            if isinstance(message, Request) and self._forbids(peering, message):
+                continue
             self.post(Received(peering.channel, message))
+
+    def _forbids(self, peering: Peering, request: Request) -> bool:
+        """Whether a client must not give an order; it is told then."""
+        if peering.role == Role.BROKER or not isinstance(request.question, Connect | Part | Replace | Leave):
+            return False
+        reason = self._security.forbids(peering.holder)
+        if reason is not None:
+            peering.send(Reply(request.id, Failed(reason)))
+        return reason is not None
 
     def post(self, event: Event) -> None:
         """Something has happened: the core hears of it before the event loop comes round."""

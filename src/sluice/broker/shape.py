@@ -252,8 +252,11 @@ class Shape:
             if not peering.is_up:
                 reason = peering.farewell.reason if peering.farewell else "it does not answer"
                 raise ConfigurationError(f"the broker at {address} cannot be linked: {reason}")
-        except (OSError, SluiceError) as error:
-            answer(Failed(str(error) or "it does not answer"))
+        except OSError as error:  # also what a timeout raises
+            answer(Failed(f"no broker at {address}: {error or 'it does not answer'}. Is it running there?"))
+            return
+        except SluiceError as error:
+            answer(Failed(str(error)))
             return
         self._links.add(peering.name, address)
         self._dialler.keep(address, peering)
