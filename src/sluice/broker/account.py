@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.broker.links import Links
+from sluice.broker.linkbook import LinkBook
 from sluice.broker.peering import Peering
 from sluice.broker.store import Store
 from sluice.protocol.batch import Peer
@@ -30,7 +30,7 @@ def of_core(broker: Broker, now: float) -> dict[str, Any]:
     }
 
 
-def of_links(peers: Iterable[Peering], links: Links) -> dict[str, Any]:
+def of_links(peers: Iterable[Peering], links: LinkBook) -> dict[str, Any]:
     """Its neighbours, the clients that are slow, and what was changed of its links at run time."""
     return {
         "links": [

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
+from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.links import HEARD_FROM_CLIENTS, Links
 from sluice.errors import MatcherError
 from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Batch, Peer, batches_of
-from sluice.protocol.complete import Cache, CacheConfig, Completion
+from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.effects import Effects
 from sluice.protocol.export import Delta, Replica
 from sluice.protocol.intake import Intake
-from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
     Accepted,
     Ack,
@@ -68,44 +68,20 @@ from sluice.protocol.messages import (
     Version,
 )
 from sluice.protocol.order.ordering import Ordering
-from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
 from sluice.protocol.reshape.messages import ReshapeMessage, Substitute, Unreachable
+from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
-from sluice.protocol.route.reduce import RoutingOptions, algorithm
+from sluice.protocol.route.reduce import algorithm
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
 
-#: The tables whose changes somebody waits for.
-_ACKNOWLEDGED = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
-#: What a client tells its broker.
-_HEARD_FROM_CLIENTS = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
+__all__ = ["Broker", "BrokerConfig"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
-    """How a broker does its work. All brokers of a network use the same algorithms."""
-
-    #: How subscriptions are told to neighbours, see `sluice.protocol.route.reduce`.
-    routing: str = "covering"
-    #: The same for advertisements; None: there are none, and everybody may publish everything.
-    advertisements: str | None = None
-    options: RoutingOptions = field(default_factory=RoutingOptions)
-    #: Without a cache a subscriber misses what is published before its subscription is complete.
-    cache: CacheConfig | None = None
-    #: Without leases a table is believed until its sender changes it or the link goes down.
-    lease: LeaseConfig | None = None
-    #: Whether publications are stored before they are accepted and forwarded.
-    durable: bool = False
-    #: How streams are delivered to reliable subscriptions; only what is stored can be.
-    reliable: ReliableConfig = field(default_factory=ReliableConfig)
-    #: Whether every publication counts as one whose publisher asks for the order of all.
-    orders_all: bool = False
-
-
-class Broker:
+class Broker(Links):
     """One broker of a tree."""
 
     def __init__(
@@ -123,6 +99,7 @@ class Broker:
         self.config = config = config or BrokerConfig()
         self.incarnation = incarnation
         self.roles: dict[Peer, Role] = {}
+        self.held: dict[Peer, None] = {}
         reducers = {
             Kind.SUBSCRIPTIONS: config.routing,
             Kind.ADVERTISEMENTS: config.advertisements or "simple",
@@ -144,7 +121,7 @@ class Broker:
         }
         self._itself = Entry(Subscription([EVERYTHING]), name)
         self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS], self.directions)
-        self.completion = {kind: Completion() for kind in _ACKNOWLEDGED}
+        self.completion = {kind: Completion() for kind in HEARD_FROM_CLIENTS}
         self.cache = None if config.cache is None else Cache(config.cache)
         self.intake = Intake(accepted or {}, stores=config.durable)
         self.requests = Requests(name)
@@ -170,6 +147,7 @@ class Broker:
             self._send,
             orders_all=config.orders_all,
         )
+        self.reshape = Reshape(self, config.reshape)
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
@@ -179,7 +157,7 @@ class Broker:
     @property
     def deadline(self) -> float:
         """When a `Tick` is due; infinity if nothing waits for time."""
-        due = self.reliable.deadline
+        due = min(self.reliable.deadline, self.reshape.deadline)
         if self.config.lease is None:
             return due
         return min(due, self._renewal, self._expiry)
@@ -226,13 +204,19 @@ class Broker:
     def _handle(self, event: Event) -> None:
         match event:
             case Received(peer, message):
-                if peer in self.roles:
+                if isinstance(message, ReshapeMessage):
+                    self.reshape.receive(peer, message, self._now)
+                elif peer in self.roles:
                     self._receive(peer, message)
             case LinkUp(peer, role, node=node):
-                self._link_down(peer)
-                self._link_up(peer, role, node)
+                if role == Role.BROKER:
+                    self.reshape.linked(event, self._now)
+                else:
+                    self.link_down(peer)
+                    self.link_up(peer, role, node)
             case LinkDown(peer):
-                self._link_down(peer)
+                if not self.reshape.unlinked(peer):
+                    self.link_down(peer)
             case Tick():
                 self._tick()
             case Stored():
@@ -243,8 +227,10 @@ class Broker:
                     # What came again with it may be on disk already.
                     self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
-            case Substitute() | Unreachable():
-                pass
+            case Substitute(plan):
+                self.reshape.substitute(plan, self._now)
+            case Unreachable(peer, job, reason):
+                self.reshape.unreachable(peer, job, reason)
             case Answered(reply):
                 if not self.reliable.answered(reply.id, reply.answer):
                     self._answer(self.name, reply)
@@ -252,60 +238,12 @@ class Broker:
                 assert_never(event)
 
     def _send(self, peer: Peer, message: Message) -> None:
+        """Has a message sent, unless the link is broken and only what came over it is still believed."""
+        if peer in self.held:
+            return
         if type(message) is Notify and message.batch.stamp is not None:
             message = self.order.onward(peer, message)
         self._out.send(peer, message)
-
-    # --- links --------------------------------------------------------------------------------------------------------
-
-    def _heard(self, role: Role) -> Iterable[Kind]:
-        if role == Role.CLIENT:
-            return _HEARD_FROM_CLIENTS
-        return Kind if self.config.advertisements else [kind for kind in Kind if kind != Kind.ADVERTISEMENTS]
-
-    def _hears(self, kind: Kind, peer: Peer) -> bool:
-        return peer in self.roles and kind in self._heard(self.roles[peer])
-
-    def _told(self, role: Role) -> Iterable[Kind]:
-        return [Kind.INTEREST] if role == Role.CLIENT else self._heard(role)
-
-    def _tells(self, kind: Kind, peer: Peer) -> bool:
-        return peer in self.roles and kind in self._told(self.roles[peer])
-
-    def _link_up(self, peer: Peer, role: Role, node: str | None) -> None:
-        self.roles[peer] = role
-        self.directions.linked(peer, role, node)
-        self.reliable.linked(peer)
-        self.order.linked(peer)
-        for kind in self._heard(role):
-            self.tables[kind].replica(peer, self._now)
-        if self.config.lease is not None:
-            self._expiry = min(self._expiry, self._now + self.config.lease.lease_seconds)
-        for kind in self._told(role):
-            table = self.tables[kind]
-            table.tell(peer, self.incarnation, partial(self._contents, kind))
-            export = table.exports[peer]
-            self._send(peer, export.snapshot())
-            if kind in self.completion:
-                others = [other for other in self.roles if self.directions.tells(other, peer)]
-                self.completion[kind].await_also(peer, export.version.sequence, others)
-
-    def _link_down(self, peer: Peer) -> None:
-        if peer not in self.roles:
-            return
-        for table in self.tables.values():
-            table.stop_telling(peer)
-        for completion in self.completion.values():
-            completion.forget(peer)
-        self.order.unlinked(peer)
-        for kind, table in self.tables.items():
-            is_tagged = peer in table.replicas and any(table.replicas[peer].tags)
-            self._spread(kind, peer, table.stop_hearing(peer), is_tagged)
-        del self.roles[peer]
-        self.directions.unlinked(peer)
-        self.intake.unlinked(peer)
-        for asker, reply in self.requests.forget(peer):
-            self._send(asker, reply)
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
@@ -336,7 +274,7 @@ class Broker:
             case Heard():
                 self.intake.heard(peer)
             case ReshapeMessage():
-                pass
+                pass  # these belong to links
             case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
                 pass  # these are for clients
             case _:
@@ -365,12 +303,13 @@ class Broker:
         self._owe(kind, peer, message.version)
 
     def _owe(self, kind: Kind, peer: Peer, version: Version) -> None:
+        """A peer waits for a version to take effect."""
         if kind in self.completion:
             exports = self.tables[kind].exports.items()
             told = ((other, export) for other, export in exports if self.directions.tells(peer, other))
             self.completion[kind].owe(peer, version, told)
 
-    def _spread(self, kind: Kind, peer: Peer, delta: Delta, is_later: bool = False) -> None:
+    def _spread(self, kind: Kind, peer: Peer, delta: Delta, is_later: bool = False, *, catches_up: bool = True) -> None:
         """A peer's entries have changed, or only what it says with them: everything that follows from it."""
         added, removed = delta
         if not added and not removed and not is_later:
@@ -395,7 +334,8 @@ class Broker:
                 if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
                     self._note_ways(Kind.INTEREST, peer, delta)
-                self._catch_up(peer, [entry for entry in added if not entry.reliable])
+                if catches_up:
+                    self._catch_up(peer, [entry for entry in added if not entry.reliable])
                 self.reliable.heard(self._now)
         except (KeyError, MatcherError):
             if self.config.lease is None:
@@ -413,14 +353,15 @@ class Broker:
         for entry in added:
             self.ways[kind].add(entry.id, peer)
 
-    def _home(self, broker: Peer) -> Direction | None:
-        """The direction in which a broker lies; None: nothing is known of it."""
+    def _home(self, broker: Peer, source: Peer | None = None) -> Direction | None:
+        """The direction in which a broker lies, for what comes from a peer; None: nothing is known of it."""
         if broker == self.name:
             return broker
-        peer = self.ways[Kind.BROKERS].get(broker)
+        peer = self.way(broker, source or self.name)
         return None if peer is None else self.directions.of(peer)
 
     def _send_changes(self, changes: Iterator[tuple[Peer, Change]]) -> None:
+        """Has peers told what has changed for them."""
         for peer, change in changes:
             self._send(peer, change)
 
@@ -540,8 +481,9 @@ class Broker:
         """Takes a question in, or passes it on: to a broker, or for a replay along the way on which the interest came."""
         if self.roles[peer] == Role.CLIENT and request.id.rpartition("/")[0] != peer:
             return  # an answer to somebody else's question is none of its business
-        way = self.ways[Kind.INTEREST if type(request.question) is ReplayEvent else Kind.BROKERS].get(request.to)
-        if way not in self.roles or (self.roles[peer] == Role.BROKER and not self.directions.passes(peer, way)):
+        kind = Kind.INTEREST if type(request.question) is ReplayEvent else Kind.BROKERS
+        way = self.ways[kind].get(request.to, partial(self.directions.leads, self.name))
+        if way not in self.roles or way in self.held or not self.directions.differ(peer, way):
             way = None  # nodes and links are a tree, so a way that leads back is damaged
         for asker, reply in self.requests.ask(peer, request, way):
             self._send(asker, reply)
@@ -564,6 +506,7 @@ class Broker:
 
     def _tick(self) -> None:
         self.reliable.tick(self._now)
+        self.reshape.tick(self._now)
         lease = self.config.lease
         if lease is None:
             return

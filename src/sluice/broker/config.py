@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sluice.broker.links import FILE_NAME
+from sluice.broker.linkbook import FILE_NAME
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_NAME
 from sluice.net.address import DEFAULT_PORT, Address

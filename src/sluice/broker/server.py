@@ -23,7 +23,7 @@ from sluice.broker.desk import Desk
 from sluice.broker.dialler import HANDSHAKE_SECONDS, Dialler
 from sluice.broker.door import Door
 from sluice.broker.journal import Journal
-from sluice.broker.links import Links
+from sluice.broker.linkbook import LinkBook
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
 from sluice.broker.security import Security
@@ -107,7 +107,7 @@ class Server:
         self._touched: dict[Connection, None] = {}
         self._tick: asyncio.TimerHandle | None = None
         #: Which neighbours it dials, and where each of those that there is a link to can be dialled.
-        self.links = Links(config.dialled, config.links_at)
+        self.links = LinkBook(config.dialled, config.links_at)
         self._neighbours: dict[Peer, str] = {}
         #: What publishers wait for, and since when.
         self._holds: dict[Peer, float] = {}

@@ -1,6 +1,6 @@
 """How the links of a running broker change: because operators say so, or jobs of the core (`sluice.protocol.reshape`).
 
-Links of the tree are dialled again and again, and remembered (`sluice.broker.links`). One that a job asks for is dialled once,
+LinkBook of the tree are dialled again and again, and remembered (`sluice.broker.linkbook`). One that a job asks for is dialled once,
 and becomes one of the tree when the core says so. What becomes of an order is kept for whoever asks later, since the answer may
 have to come by another way than the question.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, assert_never
 
 from sluice.broker.dialler import Dialler
-from sluice.broker.links import Links
+from sluice.broker.linkbook import LinkBook
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
 from sluice.errors import ConfigurationError, SluiceError
@@ -73,7 +73,7 @@ class Shape:
     """The links of one broker."""
 
     def __init__(
-        self, host: ShapeHost, unshapeable: str | None, links: Links, dialler: Dialler, first_job: JobId
+        self, host: ShapeHost, unshapeable: str | None, links: LinkBook, dialler: Dialler, first_job: JobId
     ) -> None:
         self._host = host
         #: Why no link can be replaced by another; None: all can.

@@ -38,9 +38,8 @@ class Export:
     ) -> Change | None:
         """The message that makes the receiver's copy follow, or None if nothing changes."""
         added, removed = tuple(added), tuple(removed)
-        moved = {name: time for name, time in clocks.items() if self.clocks.get(name) != time}
-        moved.update((name, 0) for name in self.clocks if name not in clocks)
-        if not added and not removed and not moved and ordered == self.ordered:
+        later = moved(self.clocks, clocks)
+        if not added and not removed and not later and ordered == self.ordered:
             return None
         for entry in removed:
             self.sent.pop(entry, None)
@@ -49,11 +48,18 @@ class Export:
         self.clocks, self.ordered = dict(clocks), ordered
         base = self.version
         self.version = Version(base.incarnation, base.sequence + 1)
-        return Change(self.kind, base, self.version, added, removed, moved, ordered)
+        return Change(self.kind, base, self.version, added, removed, later, ordered)
 
     def snapshot(self) -> Snapshot:
         """The whole export."""
         return Snapshot(self.kind, self.version, tuple(self.sent), self.clocks, self.ordered)
+
+    def since(self, base: Export) -> Change:
+        """The whole export, as a change of another one that the receiver holds."""
+        added = tuple(entry for entry in self.sent if entry not in base.sent)
+        removed = tuple(entry for entry in base.sent if entry not in self.sent)
+        clocks = moved(base.clocks, self.clocks)
+        return Change(self.kind, base.version, self.version, added, removed, clocks, self.ordered)
 
     def digest(self) -> Digest:
         """Where the export stands."""
@@ -112,6 +118,11 @@ class Replica:
         self.clocks, self.ordered = dict(message.clocks), message.ordered
         return added, removed
 
+    def copy(self, other: Replica) -> None:
+        """Begins with what another one holds."""
+        self.entries, self.version = dict(other.entries), other.version
+        self.clocks, self.ordered = dict(other.clocks), other.ordered
+
     def agrees(self, message: Digest) -> bool:
         """Whether this is what the sender says it has sent."""
         return self.version == message.version and self.checksum == message.checksum
@@ -132,6 +143,12 @@ class Replica:
         self.entries, self.version, self.asked = {}, None, False
         self.clocks, self.ordered = {}, False
         return [], removed
+
+
+def moved(before: Clocks, after: Clocks) -> Clocks:
+    """The clocks that are others now; 0: there is none any more."""
+    later = {name: time for name, time in after.items() if before.get(name) != time}
+    return {**later, **{name: 0 for name in before if name not in after}}
 
 
 def checksum(entries: Iterable[Entry], clocks: Clocks = NO_CLOCKS, ordered: bool = False) -> int:

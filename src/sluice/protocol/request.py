@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sluice.limits import MAX_REQUESTS
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import EntryId, Failed, Reply, Request
+from sluice.protocol.reshape.channel import link_of
 
 
 class Requests:
@@ -39,13 +40,19 @@ class Requests:
                 Reply(id, Failed(f"more than {MAX_REQUESTS:,} questions wait at {self._self}: ask again later")),
             )
 
-    def answer(self, peer: Peer, id: EntryId) -> Peer | None:
-        """Who asked what a peer answers; None if nobody waits for it any more, or not for an answer of this peer."""
+    def answer(self, link: Peer, id: EntryId) -> Peer | None:
+        """Who asked what comes over a link as an answer; None if nobody waits for it any more, or not for one from there."""
         asker, asked = self._open.get(id, (None, None))
-        if asked != peer:
+        if asked is None or link_of(asked) != link_of(link):
             return None
         del self._open[id]
         return asker
+
+    def move(self, peer: Peer, successor: Peer) -> None:
+        """A channel is followed by another one of the same link: answers come and go there now."""
+        for id, (asker, way) in self._open.items():
+            if peer in (asker, way):
+                self._open[id] = (successor if asker == peer else asker), (successor if way == peer else way)
 
     def forget(self, peer: Peer) -> Iterator[tuple[Peer, Reply]]:
         """A link is gone: its questions are void, and those who asked through it are told so."""

@@ -15,7 +15,7 @@ from typing import assert_never
 from sluice.protocol.batch import Peer, Stamp
 from sluice.protocol.messages import Await, Floor, OrderMessage
 from sluice.protocol.order.algorithm import Said
-from sluice.protocol.route.directions import Direction, Directions
+from sluice.protocol.route.directions import Direction, Directions, Plane
 
 
 class Hop:
@@ -125,11 +125,14 @@ class Floors:
 
     def settle(self, held: int) -> Said:
         """Promises what can be promised to those who wait, and asks for what they, and those here, wait for."""
-        lowest = self._lowest()
+        lowest: dict[Plane, list[tuple[float, Direction]]] = {}
         short: dict[Direction, int] = {}
         for peer, hop in self.hops.items():
             if hop.wanted > hop.told:
-                floor = self._floor_for(peer, lowest)
+                plane = self._directions.plane(peer)
+                if plane not in lowest:
+                    lowest[plane] = self._lowest(plane)
+                floor = self._floor_for(peer, lowest[plane])
                 if floor > hop.told:
                     hop.told = floor
                     self.floors += 1
@@ -140,7 +143,7 @@ class Floors:
         here = max(held, self._goal)
         for peer, hop in self.hops.items():
             if hop.carries:
-                others = (wanted for direction, wanted in short.items() if self._directions.passes(peer, direction))
+                others = (wanted for direction, wanted in short.items() if self._may_pass(peer, direction))
                 needed = max([here, *others])
                 if needed > hop.heard and needed > hop.asked:
                     yield self._ask(peer, hop, needed)
@@ -150,12 +153,20 @@ class Floors:
         self.questions += 1
         return peer, Await(time)
 
-    def _lowest(self) -> list[tuple[float, Direction]]:
-        """The two directions with the least floors: what goes on in any direction comes from another one."""
+    def _may_pass(self, peer: Peer, direction: Direction) -> bool:
+        """Whether something that comes over a link may ever go on in a direction."""
+        here, plane = self._directions.of(peer), self._directions.plane(direction)
+        return here != direction and not self._directions.is_sibling(here) and self._directions.reaches(peer, plane)
+
+    def _lowest(self, plane: Plane) -> list[tuple[float, Direction]]:
+        """The two directions with the least floors: what goes on in any direction comes from another one.
+
+        While there are two planes nothing comes to one from the other: who counted both would wait for himself.
+        """
         least: dict[Direction, float] = {}
         for peer, hop in self.hops.items():
             direction = self._directions.of(peer)
-            if hop.carries and not self._directions.is_sibling(direction):
+            if hop.carries and not self._directions.is_sibling(direction) and self._directions.reaches(peer, plane):
                 least[direction] = min(hop.heard, least.get(direction, math.inf))
         return sorted((floor, direction) for direction, floor in least.items())[:2]
 

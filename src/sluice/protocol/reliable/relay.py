@@ -20,8 +20,8 @@ from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.table import Table
 
-#: Finds the direction in which a broker lies; None if nothing is known of it.
-Home = Callable[[Peer], Direction | None]
+#: Finds the direction in which a broker lies, for what comes from a peer or from here; None if nothing is known of it.
+Home = Callable[[Peer, Peer | None], Direction | None]
 
 
 class Relay:
@@ -61,7 +61,7 @@ class Relay:
 
     def onward(self, source: Peer, clocks: Clocks) -> Iterator[tuple[Direction, Clocks]]:
         """The directions in which something goes on, with the clocks of the brokers that lie there, or may lie there."""
-        homes = {name: self._home(name) for name in clocks}
+        homes = {name: self._home(name, source) for name in clocks}
         for direction in self._directions.brokers():
             if self._directions.passes(source, direction):
                 yield direction, {name: clocks[name] for name, home in homes.items() if home in (direction, None)}
@@ -123,6 +123,11 @@ class Relay:
             for key in list(self._pending):
                 self._flush(key)
 
+    def flush(self, direction: Direction) -> None:
+        """Sends the silences that wait for one direction."""
+        for key in [key for key in self._pending if key[0] == direction]:
+            self._flush(key)
+
     def head(self, source: Peer, message: Head) -> None:
         """Passes on where a stream ends, behind all that was said of it."""
         for direction, below in self.onward(source, message.clocks):
@@ -141,7 +146,7 @@ class Relay:
     def pass_again(self, batch: Batch | None, passage: Passage) -> None:
         """Sends on what one broker has missed; it need not wait for anything."""
         assert passage.to is not None
-        direction = self._home(passage.to)
+        direction = self._home(passage.to, None)
         if direction is None:
             return
         if batch is not None:
@@ -152,7 +157,7 @@ class Relay:
 
     def gone(self, message: Gone) -> None:
         """Passes on that something is lost."""
-        direction = self._home(message.to)
+        direction = self._home(message.to, None)
         if direction is not None:
             self._send_to(direction, message.stream, message, (message.to,))
 
@@ -180,7 +185,7 @@ class Relay:
 
     def _send_up(self, source: Peer, message: Missing | Reached) -> None:
         """Sends something towards a stream, through a broker of the same node if there is no other way."""
-        direction = self._home(message.stream)
+        direction = self._home(message.stream, None)
         peer = None if direction is None else self._directions.choose(direction, message.stream)
         if peer is None and not self._directions.is_sibling(source):
             peer = self._directions.choose_sibling(message.stream)

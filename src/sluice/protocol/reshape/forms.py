@@ -76,7 +76,13 @@ RESHAPING: tuple[Form, ...] = (
             check_name(job), _decode_path(path), is_steered, _decode_tables(tables)
         ),
     ),
-    (98, Flip, tuple[str], lambda m: (m.job,), lambda job: Flip(check_name(job))),
+    (
+        98,
+        Flip,
+        tuple[str, list[TableSaid]],
+        lambda m: (m.job, _encode_tables(m.tables)),
+        lambda job, tables: Flip(check_name(job), _decode_tables(tables)),
+    ),
     (99, Last, tuple[str], lambda m: (m.job,), lambda job: Last(check_name(job))),
     (100, Parted, tuple[str], lambda m: (m.job,), lambda job: Parted(check_name(job))),
     (101, Abort, tuple[str, str], lambda m: (m.job, m.reason), lambda job, reason: Abort(check_name(job), reason)),

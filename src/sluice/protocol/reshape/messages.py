@@ -73,9 +73,10 @@ class Back(ReshapeMessage):
 
 @dataclass(frozen=True, slots=True)
 class Flip(ReshapeMessage):
-    """All that steers is known on both sides: what enters the chain from now on goes the new way."""
+    """All that steers is known on both sides: hear the rest, and let what enters the chain from now on go the new way."""
 
     job: JobId
+    tables: tuple[Change | Snapshot, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,16 @@ All brokers of a neighbouring node lie in one *direction*: what one of them has 
 gets what is for the node. A broker is linked to the other brokers of its own node too, its *siblings*. Each sibling is a
 direction by itself, in which nothing lies but its own clients: that is all they tell each other, and all that passes between
 them.
+
+While the tree is reshaped (`sluice.protocol.reshape`) the channels of the chain lie in two *planes*, the old tree and the new
+one; all others are sides of both. What a side tells is told in both planes. What is published there enters one of them, the old
+one until this broker *flips*, and stays in it. The sides are told of the plane that is entered from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -19,10 +24,18 @@ from sluice.protocol.messages import Role
 Direction = str
 
 
+class Plane(Enum):
+    """Where a channel lies while the tree is reshaped."""
+
+    SIDE = "side"
+    OLD = "old"
+    NEW = "new"
+
+
 class Directions:
     """The peers that a broker has links to, and where each of them lies."""
 
-    __slots__ = ("_by_peer", "_clients", "_peers", "_siblings", "name", "node")
+    __slots__ = ("_by_peer", "_clients", "_entered", "_peers", "_planes", "_siblings", "name", "node")
 
     def __init__(self, name: Peer, node: str | None = None) -> None:
         self.name = name
@@ -31,6 +44,9 @@ class Directions:
         self._peers: dict[Direction, dict[Peer, None]] = {}
         self._siblings: dict[Peer, None] = {}
         self._clients: dict[Peer, None] = {}
+        #: The channels of the chain, while there is one, and the plane that is entered from here.
+        self._planes: dict[Peer, Plane] = {}
+        self._entered = Plane.OLD
 
     def linked(self, peer: Peer, role: Role, node: str | None) -> None:
         """A link to a peer works from now on."""
@@ -50,6 +66,49 @@ class Directions:
             del self._peers[direction]
         self._siblings.pop(peer, None)
         self._clients.pop(peer, None)
+        self._planes.pop(peer, None)
+
+    # --- planes -------------------------------------------------------------------------------------------------------
+
+    def part(self, channels: Iterable[Peer], plane: Plane) -> None:
+        """Channels of the chain lie in a plane from now on."""
+        self._planes.update(dict.fromkeys(channels, plane))
+
+    def flip(self) -> None:
+        """From now on what comes from the sides enters the new plane, and they are told of it."""
+        self._entered = Plane.NEW
+
+    def unite(self) -> None:
+        """There is one plane again."""
+        self._planes.clear()
+        self._entered = Plane.OLD
+
+    def plane(self, peer: Peer) -> Plane:
+        """The plane of a peer."""
+        return self._planes.get(peer, Plane.SIDE)
+
+    def reaches(self, source: Peer, plane: Plane) -> bool:
+        """Whether what comes from a peer may ever get into a plane, now or when this broker flips."""
+        here = self.plane(source)
+        return here == plane or Plane.SIDE in (here, plane)
+
+    def leads(self, source: Peer, peer: Peer) -> bool:
+        """Whether what is published at or behind one goes on to the other, by their planes."""
+        if not self._planes:
+            return True
+        here, there = self.plane(source), self.plane(peer)
+        if here == Plane.SIDE:
+            return there in (Plane.SIDE, self._entered)
+        return there in (Plane.SIDE, here)
+
+    def _reports(self, source: Peer, peer: Peer) -> bool:
+        """Whether what one has told is told to the other, by their planes."""
+        here, there = self.plane(source), self.plane(peer)
+        if there == Plane.SIDE:
+            return here in (Plane.SIDE, self._entered)
+        return here in (Plane.SIDE, there)
+
+    # --- directions ---------------------------------------------------------------------------------------------------
 
     def of(self, peer: Peer) -> Direction:
         """The direction in which a peer lies."""
@@ -67,13 +126,17 @@ class Directions:
         """Whether a peer is told what another one has told; the broker itself is a source, too."""
         if source == self.name:
             return True
-        if self.of(source) == self.of(peer):
+        if self.of(source) == self.of(peer) or (self._planes and not self._reports(source, peer)):
             return False
         return peer not in self._siblings or source in self._clients
 
+    def differ(self, source: Peer, peer: Peer) -> bool:
+        """Whether a question of one may go to the other: it does not lead back, nor from one sibling to the next."""
+        return source in self._clients or (self.of(source) != self.of(peer) and source not in self._siblings)
+
     def passes(self, source: Peer, direction: Direction) -> bool:
         """Whether what came from a peer goes on in a direction: what comes from a sibling is for the clients here."""
-        return self.of(source) != direction and source not in self._siblings
+        return self.of(source) != direction and source not in self._siblings and self.leads(source, direction)
 
     def choose(
         self, direction: Direction, stream: Peer, leads_on: Callable[[Peer], bool] = lambda _: True

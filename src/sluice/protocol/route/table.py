@@ -256,6 +256,15 @@ class Table:
         if change is not None:
             yield source, change
 
+    def retell(self, peers: Iterable[Peer], contents: Contents) -> Iterator[tuple[Peer, Change]]:
+        """Works out anew what some neighbours are told, since they are told of other peers than before."""
+        for peer in peers:
+            outlet = self._outlets.get(peer)
+            if outlet is not None and not outlet.is_idle:
+                change = self._rebuild(peer, contents)
+                if change is not None:
+                    yield peer, change
+
     def rebuild(self, contents: Contents) -> Iterator[tuple[Peer, Change]]:
         """Works out anew what every neighbour is told: what differs from what it was told."""
         self._clocks = {peer: replica.clocks for peer, replica in self.replicas.items() if replica.clocks}

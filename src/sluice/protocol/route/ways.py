@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import EntryId
@@ -19,9 +19,9 @@ class Ways:
     def __iter__(self) -> Iterator[EntryId]:
         return iter(self._peers)
 
-    def get(self, id: EntryId) -> Peer | None:
-        """A peer that leads there; None: nobody does."""
-        return next(iter(self._peers.get(id, ())), None)
+    def get(self, id: EntryId, leads: Callable[[Peer], bool] = lambda _: True) -> Peer | None:
+        """A peer that leads there, of those that may be taken; None: nobody does."""
+        return next(filter(leads, self._peers.get(id, ())), None)
 
     def add(self, id: EntryId | None, peer: Peer) -> None:
         """A peer leads there from now on."""

@@ -283,7 +283,7 @@ def _() -> Patch:
 def _() -> Patch:
     def make(original: Any) -> Any:
         def gone(self: Relay, message: Any) -> None:
-            direction = self._home(message.to)
+            direction = self._home(message.to, None)
             if direction is not None:
                 passage = Passage(message.stream, message.runs, {message.to: 1 << 62}, message.to)
                 self._send_to(direction, message.stream, Quiet(passage), (message.to,))

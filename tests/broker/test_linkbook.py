@@ -1,4 +1,4 @@
-"""Links that are changed at run time: they are there after a restart, and those that were taken away are not."""
+"""LinkBook that are changed at run time: they are there after a restart, and those that were taken away are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import sluice
 from sluice.broker.config import ServerConfig
-from sluice.broker.links import Links
+from sluice.broker.linkbook import LinkBook
 from sluice.broker.security import Security
 from sluice.broker.server import Server
 from sluice.errors import ConfigurationError
@@ -24,17 +24,17 @@ A, B, C = (Address.of(f"h:{port}") for port in (1, 2, 3))
 
 def test_what_was_changed_is_there_again(tmp_path: Path) -> None:
     file = tmp_path / "below" / "links.json"
-    links = Links([A, B], file)
+    links = LinkBook([A, B], file)
     assert links.dialled == [A, B] and not file.exists()
     links.add("c", C)
     links.remove("a", A)
-    again = Links([A, B], file)
+    again = LinkBook([A, B], file)
     assert again.dialled == [B, C]
     assert [again.source(each) for each in (B, C, None)] == ["configuration", "added at run time", "dialled by it"]
     again.add("a", A)
     again.remove("c", C)
     again.remove("z", None)  # whom nobody here dials
-    assert Links([A, B], file).dialled == [A, B]
+    assert LinkBook([A, B], file).dialled == [A, B]
     assert json.loads(file.read_text()) == {"added": {}, "removed": {}}
 
 
@@ -43,7 +43,7 @@ def test_a_file_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     for text in ("", "[]", '{"added": {"a": "nowhere:x"}, "removed": {}}', '{"added": []}'):
         file.write_text(text)
         with pytest.raises(ConfigurationError, match=r"links.json does not say .*: remove it"):
-            Links([A], file)
+            LinkBook([A], file)
 
 
 async def ask(server: Server, question: Question) -> Answer:

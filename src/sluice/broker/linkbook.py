@@ -1,0 +1,110 @@
+"""The neighbours that a broker dials: those of its configuration, and what was changed while it ran, which outlives a restart.
+
+The configuration is never rewritten. What differs from it is kept in a file of its own, in the broker's data directory or where
+`links_file` says: whoever wants the links of the configuration back stops the broker and removes that file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sluice.errors import ConfigurationError
+from sluice.net.address import Address
+from sluice.protocol.batch import Peer
+
+#: Where the changes are kept in a data directory.
+FILE_NAME = "links.json"
+
+
+class LinkBook:
+    """Which brokers to dial.
+
+    >>> links = LinkBook([Address.of("a:1")], None)
+    >>> links.add("b", Address.of("b:1")), links.remove("a", Address.of("a:1"))
+    (None, None)
+    >>> [str(address) for address in links.dialled]
+    ['sluice://b:1']
+    """
+
+    def __init__(self, configured: Iterable[Address], file: Path | None) -> None:
+        self._configured = [*configured]
+        self._file = file
+        #: What was changed at run time, by the names of the neighbours.
+        self._added: dict[Peer, Address] = {}
+        self._removed: dict[Peer, Address] = {}
+        #: What links that are or were up were dialled at.
+        self._met: dict[Peer, Address] = {}
+        if file is not None and file.exists():
+            self._added, self._removed = _read(file)
+
+    @property
+    def dialled(self) -> list[Address]:
+        """The brokers to dial."""
+        gone = {*self._removed.values()}
+        kept = [address for address in self._configured if address not in gone]
+        return [*dict.fromkeys((*kept, *self._added.values()))]
+
+    def met(self, peer: Peer, address: Address) -> None:
+        """This is who is at an address."""
+        self._met[peer] = address
+
+    def address_of(self, peer: Peer) -> Address | None:
+        """Where a broker is dialled; None: it is not, or was not there yet."""
+        return self._met.get(peer) or self._added.get(peer)
+
+    def add(self, peer: Peer, address: Address) -> None:
+        """From now on this neighbour is dialled."""
+        self._removed = {name: each for name, each in self._removed.items() if each != address}
+        if address not in self._configured:
+            self._added[peer] = address
+        self._write()
+
+    def remove(self, peer: Peer, address: Address | None) -> None:
+        """From now on this neighbour is not dialled; without an address it was not dialled before."""
+        self._added.pop(peer, None)
+        if address in self._configured:
+            self._removed[peer] = address
+        self._write()
+
+    def source(self, address: Address | None) -> str:
+        """Where a link comes from, in a word or two; without an address the other end has dialled it."""
+        if address is None:
+            return "dialled by it"
+        return "configuration" if address in self._configured else "added at run time"
+
+    def account(self) -> dict[str, Any]:
+        """What was changed at run time."""
+        return {
+            "added": {name: str(address) for name, address in self._added.items()},
+            "removed": {name: str(address) for name, address in self._removed.items()},
+        }
+
+    def _write(self) -> None:
+        """Puts the changes on the disk, all or none of them."""
+        if self._file is None:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._file.with_suffix(".new")
+        with beside.open("w", encoding="utf-8") as written:
+            json.dump(self.account(), written, indent=2)
+            written.flush()
+            os.fsync(written.fileno())
+        beside.replace(self._file)
+
+
+def _read(file: Path) -> tuple[dict[Peer, Address], dict[Peer, Address]]:
+    try:
+        changes = json.loads(file.read_text(encoding="utf-8"))
+        return _addresses(changes["added"]), _addresses(changes["removed"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigurationError) as error:
+        raise ConfigurationError(
+            f"{file} does not say which links were changed ({error}): remove it to have those of the configuration back"
+        ) from None
+
+
+def _addresses(said: Mapping[str, str]) -> dict[Peer, Address]:
+    return {name: Address.of(address) for name, address in said.items()}

@@ -1,0 +1,492 @@
+"""A broker's part in reshaping the tree: a link A - B is replaced by a link C - D while traffic flows.
+
+`Prepare` travels along the chain A .. C, D .. B. Every broker on it opens a second channel to each neighbour and tells it what
+it would be told in the new tree, so that both trees, the old *plane* and the new one, are kept up by the ordinary rules. B
+*flips* first: from then on what is published at its side enters the new plane. `Back` brings the flip to A. Where tables steer
+each other nobody can know all before both sweeps are over: then `Back` only brings tables, and a third sweep, `Flip`, the flip.
+A publication stays in the plane that it entered, so none is lost and none comes twice. `Last` travels both ways along the old
+chain when nothing enters it any more; behind it the old channels are dropped, and nobody is told anything.
+
+Until somebody has flipped, a job can be called off without a trace. Afterwards the new tree counts: whoever sees it fail gives
+up both planes and has its links to the chain begin anew, which costs locality and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, assert_never
+
+from sluice.protocol.batch import Peer
+from sluice.protocol.messages import Change, Effect, Kind, LinkUp, Message, Role, Snapshot
+from sluice.protocol.reshape.config import ReshapeConfig
+from sluice.protocol.reshape.job import Job, Old
+from sluice.protocol.reshape.messages import (
+    Abort,
+    Adopt,
+    Back,
+    Dial,
+    Flip,
+    HangUp,
+    JobId,
+    Last,
+    LinkAdded,
+    LinkRemoved,
+    Neighbours,
+    Parted,
+    Plan,
+    Prepare,
+    Reshaped,
+    Reshaping,
+    Stage,
+)
+from sluice.protocol.route.directions import Directions, Plane
+
+#: Whether a job can be tried again with the same plan is up to whoever ordered it; these reasons say that it may help.
+AGAIN = "try again later"
+
+
+class Host(Protocol):
+    """What a broker does with its channels; `sluice.broker.links.Links` has it."""
+
+    @property
+    def name(self) -> Peer: ...
+
+    @property
+    def directions(self) -> Directions: ...
+
+    @property
+    def is_steered(self) -> bool: ...
+
+    def send(self, peer: Peer, message: Message) -> None: ...
+
+    def do(self, effect: Effect) -> None: ...
+
+    def way(self, broker: Peer, source: Peer) -> Peer | None: ...
+
+    def steered(self) -> tuple[Kind, ...]: ...
+
+    def tables_between_brokers(self) -> Iterable[Kind]: ...
+
+    def link_up(self, peer: Peer, role: Role, node: str | None) -> None: ...
+
+    def link_down(self, peer: Peer) -> None: ...
+
+    def open(self, peer: Peer, role: Role, node: str | None = None, plane: Plane = Plane.SIDE) -> None: ...
+
+    def join(self, peer: Peer) -> None: ...
+
+    def tell(self, peer: Peer, kinds: Iterable[Kind], base: Peer | None = None) -> Iterator[Change | Snapshot]: ...
+
+    def hear(self, peer: Peer, messages: Iterable[Change | Snapshot], base: Peer | None) -> bool: ...
+
+    def flip(self, heard: Iterable[Peer]) -> None: ...
+
+    def flush(self, peer: Peer) -> None: ...
+
+    def hold(self, peer: Peer) -> None: ...
+
+    def close(self, peers: list[Peer], successors: Mapping[Peer, Peer] | None = None) -> None: ...
+
+
+class Reshape:
+    """The links of a broker to others, and the one job that it takes part in."""
+
+    def __init__(self, host: Host, config: ReshapeConfig) -> None:
+        self._host = host
+        self._config = config
+        #: The links that work, as they came up.
+        self.links: dict[Peer, LinkUp] = {}
+        #: The channel that belongs to the tree, for each link that does, whether it works or is held.
+        self.channels: dict[Peer, Peer] = {}
+        #: Links that are not part of the tree any more, and the job that replaced them.
+        self.replaced: dict[Peer, JobId] = {}
+        #: Links that were replaced and that this broker hangs up when the other end is done with them.
+        self._parting: dict[Peer, JobId] = {}
+        self.job: Job | None = None
+        #: For the record: how many jobs ended in which way.
+        self.ended = dict.fromkeys((Stage.DONE, Stage.REFUSED, Stage.FAILED), 0)
+
+    @property
+    def deadline(self) -> float:
+        """When a tick is due."""
+        return math.inf if self.job is None else self.job.deadline
+
+    def tick(self, now: float) -> None:
+        """Gives up a job that takes too long."""
+        if self.job is not None and self.job.deadline <= now:
+            self._fail(f"it took longer than {self._config.patience_seconds:g} s: {AGAIN}")
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    def linked(self, event: LinkUp, now: float) -> None:
+        """A link to a broker works from now on."""
+        peer = event.peer
+        self.unlinked(peer)
+        self.links[peer] = event
+        job = self.job
+        if event.job is not None:
+            if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
+                self._prepare_next(job)
+        elif peer in self.replaced:
+            self._host.send(peer, Parted(self.replaced[peer]))
+        elif job is None or peer not in job.old:
+            self._join_tree(peer)
+
+    def _join_tree(self, peer: Peer) -> None:
+        """A link is of the tree and begins anew."""
+        self._host.link_down(self.channels.get(peer, peer))
+        self.channels[peer] = peer
+        self._host.link_up(peer, Role.BROKER, self.links[peer].node)
+
+    def unlinked(self, peer: Peer) -> bool:
+        """A link is gone; False if it was none to a broker."""
+        if self.links.pop(peer, None) is None:
+            return peer in self.channels
+        if self._parting.get(peer) is not None:
+            self._part(peer)
+        job = self.job
+        if job is not None and peer in _ends(job.plan, self._host.name) and peer in job.old:
+            self._host.hold(job.old[peer].channel)
+            job.old[peer] = Old(job.old[peer].channel, has_heard=True, has_said=True)
+            self._clear(job)
+        else:
+            if job is not None and peer in job.neighbours:
+                self._fail(f"the link {self._host.name} - {peer} broke: {AGAIN}")
+            channel = self.channels.pop(peer, None)
+            if channel is not None:
+                self._host.link_down(channel)
+        return True
+
+    def unreachable(self, peer: Peer, job: JobId, reason: str) -> None:
+        """A link that a job asked for could not be made."""
+        if self.job is not None and self.job.id == job and peer not in self.links:
+            self._fail(f"{self._host.name} cannot reach {peer}: {reason or AGAIN}")
+
+    # --- the first sweep ----------------------------------------------------------------------------------------------
+
+    def substitute(self, plan: Plan, now: float) -> None:
+        """Begins a job that was ordered here, or says why not."""
+        reason = self._objection(plan, (), None)
+        if reason is None and (plan.a, plan.b) == (plan.c, plan.d):
+            reason = "a link cannot be replaced by itself"
+        if reason is not None:
+            self._tell_end(plan.job, Stage.REFUSED, (), reason)
+            return
+        is_broken = plan.b not in self.links or plan.b not in self.channels
+        job = self._enter(plan, (self._host.name,), None, is_broken, self._host.is_steered, now)
+        self._go_on(job)
+
+    def _objection(self, plan: Plan, path: tuple[Peer, ...], prev: Peer | None) -> str | None:
+        """Why this broker cannot take part; None: it can."""
+        name = self._host.name
+        if self.job is not None:
+            return f"{name} takes part in {self.job.id}: {AGAIN}"
+        if name in path:
+            return f"{name} is on the way twice: {plan.c} must lie on the side of {plan.a}, and {plan.d} on that of {plan.b}"
+        if self._host.directions.node != name:
+            return f"{name} shares its node with others: links between such nodes are redundant already"
+        if prev is not None and not self._is_expected(plan, prev):
+            return f"the link {prev} - {name} is not what it was when the job began: {AGAIN}"
+        end = {plan.a: plan.b, plan.b: plan.a}.get(name)
+        if end is not None:
+            way = self._host.way(end, name)
+            if way is not None and way != self.channels.get(end):
+                return f"there is no link {plan.a} - {plan.b}: {name} reaches {end} through {way}"
+        if name == plan.c and plan.d in self.channels:
+            return f"there is a link {plan.c} - {plan.d} already"
+        if name != plan.b and name != plan.c and self._next(plan, path) is None:
+            return f"{name} knows no way to {self._target(plan, path)} that does not use the old link: {AGAIN}"
+        return None
+
+    def _is_expected(self, plan: Plan, prev: Peer) -> bool:
+        if prev not in self.links:
+            return False
+        is_new = (prev, self._host.name) == (plan.c, plan.d)
+        return (prev not in self.channels) if is_new else (prev in self.channels and self._is_single(prev))
+
+    def _is_single(self, peer: Peer) -> bool:
+        return self.links[peer].node in (None, peer)
+
+    def _target(self, plan: Plan, path: tuple[Peer, ...]) -> Peer:
+        return plan.b if plan.c in path else plan.c
+
+    def _next(self, plan: Plan, path: tuple[Peer, ...]) -> Peer | None:
+        """The next broker on the chain; None: there is no way."""
+        name = self._host.name
+        if name == plan.c:
+            return plan.d
+        channel = self._host.way(self._target(plan, path), name)
+        for link, own in self.channels.items():
+            if own == channel and link in self.links and self._is_single(link) and link not in path:
+                return None if {link, name} == {plan.a, plan.b} else link
+        return None
+
+    def _enter(
+        self, plan: Plan, path: tuple[Peer, ...], prev: Peer | None, is_broken: bool, is_steered: bool, now: float
+    ) -> Job:
+        """Takes part from now on: the old channels of the chain become the old plane."""
+        name = self._host.name
+        following = None if name == plan.b else self._next(plan, path[:-1])
+        deadline = now + self._config.patience_seconds
+        job = self.job = Job(plan, path, prev, following, is_broken, is_steered, deadline)
+        for link in (prev, following, *_ends(plan, name)):
+            if link is not None and link in self.channels:
+                job.old[link] = Old(self.channels[link])
+        for link in _ends(plan, name):
+            if link in job.old and (is_broken or link not in self.links):
+                self._host.hold(job.old[link].channel)
+                job.old[link] = Old(job.old[link].channel, has_heard=True, has_said=True)
+        self._host.directions.part([old.channel for old in job.old.values()], Plane.OLD)
+        return job
+
+    def _go_on(self, job: Job) -> None:
+        """Has the next broker prepare, over a new link if it has to be."""
+        assert job.next is not None
+        if self._host.name == job.plan.c and job.next not in self.links:
+            self._host.do(Dial(job.next, job.plan.address, job.id))
+        else:
+            self._prepare_next(job)
+
+    def _prepare_next(self, job: Job) -> None:
+        assert job.next is not None
+        kinds = [kind for kind in self._host.tables_between_brokers() if not self._waits(job, kind)]
+        tables = self._open(job, job.next, kinds)
+        self._host.send(job.next, Prepare(job.plan, job.path, job.is_broken, job.is_steered, tables))
+        self._host.join(job.new[job.next])
+
+    def _waits(self, job: Job, kind: Kind) -> bool:
+        """Whether a table is told only when it is known what steers it."""
+        return job.is_steered and kind in self._host.steered()
+
+    def _open(self, job: Job, link: Peer, kinds: Iterable[Kind]) -> tuple[Change | Snapshot, ...]:
+        """Opens the new channel of a link, if it is not open, and begins to tell of tables in it."""
+        if link not in job.new:
+            job.new[link] = job.channel(link)
+            self._host.open(job.new[link], Role.BROKER, plane=Plane.NEW)
+        return tuple(self._host.tell(job.new[link], kinds, job.base(link)))
+
+    # --- what others say ----------------------------------------------------------------------------------------------
+
+    def receive(self, peer: Peer, message: Reshaping, now: float) -> None:
+        """A broker says something about a job."""
+        if peer not in self.links:
+            return
+        job = self.job
+        match message:
+            case Prepare():
+                self._prepare(peer, message, now)
+            case Parted(id):
+                self._parted(peer, id)
+            case Back(id) | Flip(id) | Last(id) | Abort(id):
+                if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
+                    self._proceed(job, peer, message)
+            case Neighbours() | Adopt():
+                pass
+            case _:
+                assert_never(message)
+
+    def _prepare(self, peer: Peer, message: Prepare, now: float) -> None:
+        plan = message.plan
+        reason = self._objection(plan, message.path, peer)
+        if reason is not None:
+            self._host.send(peer, Abort(plan.job, reason))
+            return
+        name = self._host.name
+        is_steered = message.is_steered or self._host.is_steered
+        job = self._enter(plan, (*message.path, name), peer, message.is_broken, is_steered, now)
+        self._open(job, peer, ())
+        self._host.join(job.new[peer])
+        if not self._host.hear(job.new[peer], message.tables, job.base(peer)):
+            self._fail(f"{name} does not hold what {peer} has told it: {AGAIN}")
+        elif name != plan.b:
+            self._go_on(job)
+        else:
+            if not job.is_steered:
+                self._flip(job)
+            self._return(job)
+            self._clear(job)
+
+    def _proceed(self, job: Job, peer: Peer, message: Back | Flip | Last | Abort) -> None:
+        match message:
+            case Back(_, path, is_steered, tables):
+                if peer == job.next and not job.is_flipped:
+                    job.path, job.is_steered = path, is_steered
+                    self._back(job, peer, tables)
+            case Flip(_, tables):
+                if peer == job.prev and not job.is_flipped:
+                    self._host.hear(job.new[peer], tables, job.base(peer))
+                    self._flip(job)
+                    self._flip_next(job)
+            case Last():
+                if peer in job.old:
+                    job.old[peer].has_heard = True
+            case Abort(_, reason):
+                if peer in job.neighbours:
+                    self._fail(reason, peer)
+                    return
+            case _:
+                assert_never(message)
+        self._clear(job)
+
+    # --- the second sweep, and the third ------------------------------------------------------------------------------
+
+    def _return(self, job: Job) -> None:
+        """Tells the broker before this one everything."""
+        if job.prev is not None:
+            tables = self._open(job, job.prev, self._host.tables_between_brokers())
+            self._host.send(job.prev, Back(job.id, job.path, job.is_steered, tables))
+
+    def _back(self, job: Job, peer: Peer, tables: tuple[Change | Snapshot, ...]) -> None:
+        self._host.hear(job.new[peer], tables, job.base(peer))
+        if job.prev is None:
+            self._host.do(Reshaped(job.id, Stage.PREPARED, job.path))
+        if not job.is_steered or job.prev is None:
+            self._flip(job)
+        if job.is_steered and job.prev is None:
+            self._flip_next(job)
+        self._return(job)
+
+    def _flip_next(self, job: Job) -> None:
+        """Tells the next broker what was steered, and has it flip."""
+        if job.next is not None:
+            waiting = [kind for kind in self._host.tables_between_brokers() if self._waits(job, kind)]
+            tables = self._open(job, job.next, waiting)
+            self._host.send(job.next, Flip(job.id, tables))
+
+    def _flip(self, job: Job) -> None:
+        """From now on what is published at the side of this broker goes the new way: the new tree counts."""
+        job.is_flipped = True
+        self._host.flip(job.new.values())
+        plan, name = job.plan, self._host.name
+        if name in (plan.a, plan.b):
+            [end] = _ends(plan, name)
+            self.replaced[end] = job.id
+            self._host.do(LinkRemoved(end))
+        if name in (plan.c, plan.d):
+            self.replaced.pop(plan.d if name == plan.c else plan.c, None)
+            self._host.do(LinkAdded(plan.d, plan.address) if name == plan.c else LinkAdded(plan.c))
+        if job.prev is None:
+            self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _clear(self, job: Job) -> None:
+        """Says that nothing follows in old channels where that is so, and drops them when all have said it."""
+        if job is not self.job:
+            return
+        for link, old in job.old.items():
+            if job.may_say_last(link):
+                old.has_said = True
+                self._host.flush(old.channel)
+                self._host.send(link, Last(job.id))
+        if job.is_clear:
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        """Only the new plane is left; the old link is hung up when both ends have done this."""
+        old = {link: each.channel for link, each in job.old.items()}
+        self._host.close(list(old.values()), {old[link]: new for link, new in job.new.items() if link in old})
+        self._host.directions.unite()
+        for link in old:
+            self.channels.pop(link, None)
+        self.channels.update(job.new)
+        self.job = None
+        plan, name = job.plan, self._host.name
+        if name == plan.b and plan.a in self.links:
+            self._host.send(plan.a, Parted(job.id))
+        if name == plan.a:
+            self._parting[plan.b] = job.id
+            if plan.b not in self.links or job.is_broken:
+                self._part(plan.b)
+
+    def _parted(self, peer: Peer, id: JobId) -> None:
+        """The other end of a link that was replaced needs it no longer, or never heard that the job did not take place."""
+        if peer in self._parting:
+            self._part(peer)
+        elif self.job is None or self.job.id != id:
+            self._leave(peer, id)
+
+    def _part(self, peer: Peer) -> None:
+        """The old link goes, and the job is done."""
+        id = self._parting.pop(peer)
+        self._host.do(HangUp(peer))
+        self._tell_end(id, Stage.DONE, (), "")
+
+    def _leave(self, peer: Peer, id: JobId) -> None:
+        """The other end holds a link to be replaced, and so it is."""
+        if peer in self.channels:
+            self._host.link_down(self.channels.pop(peer))
+        self.replaced[peer] = id
+        self._host.do(LinkRemoved(peer))
+        self._host.do(HangUp(peer))
+
+    def _fail(self, reason: str, source: Peer | None = None) -> None:
+        """The job cannot go on: it is called off, or, if that is too late, the links of the chain begin anew."""
+        job, self.job = self.job, None
+        assert job is not None
+        if job.is_flipped:
+            self._give_up(job, reason)
+        else:
+            self._abort(job, reason, source)
+
+    def _abort(self, job: Job, reason: str, source: Peer | None) -> None:
+        """Nobody has flipped, for all that is known here: everything is as it was."""
+        self._host.close(list(job.new.values()))
+        self._host.directions.unite()
+        name, plan = self._host.name, job.plan
+        for peer in job.neighbours:
+            if peer != source and peer in self.links and (peer in job.new or peer == job.prev):
+                self._host.send(peer, Abort(job.id, reason))
+        if name == plan.c:
+            self._host.do(HangUp(plan.d, job.id))
+        for end in _ends(plan, name):
+            self._resume(end, job)
+        if job.prev is None:
+            self._tell_end(job.id, Stage.REFUSED, job.path, reason)
+
+    def _resume(self, end: Peer, job: Job) -> None:
+        """The old link counts again, if it works; else it is gone for good now."""
+        if end not in job.old or not job.old[end].has_said:
+            return
+        if end in self.links and self.links[end].job is None:
+            self._join_tree(end)
+        elif end in self.channels:
+            self._host.link_down(self.channels.pop(end))
+
+    def _give_up(self, job: Job, reason: str) -> None:
+        """The new tree counts; what was told in either plane is void, and the links of the chain begin anew."""
+        self._host.close([*job.new.values(), *(old.channel for old in job.old.values())])
+        self._host.directions.unite()
+        for link in (*job.neighbours, *job.old):
+            self.channels.pop(link, None)
+            if link in self.links:
+                self._host.do(HangUp(link))
+        if job.prev is None:
+            self._tell_end(job.id, Stage.FAILED, job.path, reason)
+
+    def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
+        self.ended[stage] += 1
+        self._host.do(Reshaped(id, stage, path, reason))
+
+    # --- its own account ----------------------------------------------------------------------------------------------
+
+    def account(self) -> dict[str, Any]:
+        """How it goes: the job that this broker takes part in, and how those ended that were ordered here."""
+        job = self.job
+        return {
+            "job": None if job is None else job.id,
+            "path": [] if job is None else list(job.path),
+            "is_flipped": job is not None and job.is_flipped,
+            "done": self.ended[Stage.DONE],
+            "refused": self.ended[Stage.REFUSED],
+            "failed": self.ended[Stage.FAILED],
+            "replaced_links": list(self.replaced),
+        }
+
+
+def _ends(plan: Plan, name: Peer) -> tuple[Peer, ...]:
+    """The other end of the old link, at one of its ends."""
+    if name == plan.a:
+        return (plan.b,)
+    return (plan.a,) if name == plan.b else ()
