@@ -27,7 +27,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
 #: What all brokers of a network say the same of.
-SHARED = ("routing", "advertisements", "order", "lease_seconds", "renew_seconds")
+SHARED = ("routing", "advertisements", "order", "lease_seconds", "renew_seconds", "repair", "hold_seconds")
 
 MIB = 1 << 20
 
@@ -125,6 +125,14 @@ class ServerConfig:
     max_connections: Annotated[int, "connections at a time, those of brokers included"] = 10_000
     max_subscriptions: Annotated[int, "subscriptions, advertisements and watches of all clients together"] = 2_000_000
     heartbeat_seconds: Annotated[float, "how long a link is quiet before it is asked whether it lives"] = 5.0
+    silent_heartbeats: Annotated[int, "after so many heartbeats without a word whoever is at the other end is gone"] = 3
+    repair: Annotated[
+        bool,
+        "whether a link that broke is replaced by another one to a neighbour of the neighbour; as in the whole network",
+    ] = False
+    hold_seconds: Annotated[
+        float, "goes with repair: how long a link that broke may take to come back before it is replaced or given up"
+    ] = 10.0
     imports: Annotated[
         tuple[str, ...],
         "Python modules to import first: they register constraint types and routing algorithms of your own",
@@ -162,6 +170,8 @@ class ServerConfig:
                 f"outbox_bytes is {self.outbox_bytes:,} and memory_bytes {self.memory_bytes:,}, but one client cannot have "
                 "more than all together: raise memory_bytes or lower outbox_bytes"
             )
+        if self.repair and self.unshapeable is not None:
+            yield f"repair is on, but {self.unshapeable}"
         if self.order == "total" and self.unordered is not None:
             yield f"order is total, but {self.unordered}"
         for name, choices in (("order", ORDERS), ("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
@@ -169,7 +179,7 @@ class ServerConfig:
                 yield f"{name} is {getattr(self, name)!r}: take one of {', '.join(choices)}"
 
     def _problems_of_numbers(self) -> Iterator[str]:
-        for name in ("merge_ratio", "memory_bytes", "outbox_bytes", "max_connections"):
+        for name in ("merge_ratio", "memory_bytes", "outbox_bytes", "max_connections", "silent_heartbeats"):
             if not getattr(self, name) >= 1:
                 yield f"{name} is {getattr(self, name)}: it is at least 1"
         if not 0 <= self.merge_budget <= 1:
@@ -177,7 +187,7 @@ class ServerConfig:
         for name in ("cache_notifications", "lease_seconds", "renew_seconds", "patience_seconds", "max_subscriptions"):
             if not getattr(self, name) >= 0:
                 yield f"{name} is {getattr(self, name)}: it is not below 0"
-        for name in ("cache_seconds", "retain_seconds", "retain_bytes", "heartbeat_seconds"):
+        for name in ("cache_seconds", "retain_seconds", "retain_bytes", "heartbeat_seconds", "hold_seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 yield f"{name} is {value}: it is more than 0"
@@ -238,6 +248,7 @@ class ServerConfig:
         from sluice.broker.broker import BrokerConfig
         from sluice.protocol.complete import CacheConfig
         from sluice.protocol.lease import LeaseConfig
+        from sluice.protocol.reshape.config import ReshapeConfig
         from sluice.protocol.route.reduce import RoutingOptions, algorithm
 
         for module in self.imports:
@@ -258,6 +269,7 @@ class ServerConfig:
             lease=lease,
             durable=self.data is not None,
             orders_all=self.order == "total",
+            reshape=ReshapeConfig(repairs=self.repair, hold_seconds=self.hold_seconds),
         )
 
     def _policy(self) -> Policy:

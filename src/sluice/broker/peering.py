@@ -61,6 +61,7 @@ class Host(Protocol):
     name: Peer
     outbox_bytes: int
     heartbeat_seconds: float
+    silent_heartbeats: int
 
     def met(self, peering: Peering) -> None:
         """There is a connection; nobody has said anything."""
@@ -121,6 +122,7 @@ class Peering:
             on_writable=self.drain,
             on_made=lambda: host.met(self),
             heartbeat_seconds=host.heartbeat_seconds,
+            silent_heartbeats=host.silent_heartbeats,
             max_message_bytes=MAX_CLIENT_MESSAGE_BYTES,
         )
 

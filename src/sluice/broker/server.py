@@ -64,7 +64,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.messages import Store as StoreEffect
 from sluice.protocol.packing import encode_batch
-from sluice.protocol.reshape.channel import split
+from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
 
@@ -95,6 +95,7 @@ class Server:
         self.name: Peer = config.name
         self.outbox_bytes = config.outbox_bytes
         self.heartbeat_seconds = config.heartbeat_seconds
+        self.silent_heartbeats = config.silent_heartbeats
         #: Where it listens, once it does.
         self.address = config.address
         self._security = Security()
@@ -348,10 +349,13 @@ class Server:
         if message.kind == Kind.BROKERS:
             if self._events:
                 self._turn()  # what another link has said in the same moment counts
+            if self.broker.reshape.job is not None:
+                return None  # for a while there are two trees
             ways, direction_of = self.broker.ways[Kind.BROKERS], self.broker.directions.of
             for entry in entries:
                 way = ways.get(entry.id or "")
-                if entry.id == self.name or (way is not None and direction_of(way) != direction_of(peering.name)):
+                is_other = way is not None and link_of(direction_of(way)) != link_of(direction_of(peering.name))
+                if entry.id == self.name or is_other:
                     return f"{entry.id} is reached another way: this link would close a cycle, and nodes form a tree"
         elif peering.role == Role.CLIENT:
             if self.config.unreliable is not None and any(entry.reliable for entry in entries):

@@ -1,8 +1,8 @@
 """How the links of a running broker change: because operators say so, or jobs of the core (`sluice.protocol.reshape`).
 
-LinkBook of the tree are dialled again and again, and remembered (`sluice.broker.linkbook`). One that a job asks for is dialled once,
-and becomes one of the tree when the core says so. What becomes of an order is kept for whoever asks later, since the answer may
-have to come by another way than the question.
+Links of the tree are dialled again and again, and remembered (`sluice.broker.linkbook`). One that a job asks for is dialled
+once, and becomes one of the tree when the core says so. What becomes of an order is kept for whoever asks later, since the
+answer may have to come by another way than the question.
 """
 
 from __future__ import annotations
@@ -119,15 +119,14 @@ class Shape:
     # --- links come and go --------------------------------------------------------------------------------------------
 
     def linked(self, peering: Peering) -> None:
-        """There is a link to a broker: the core is told, and for each job that wants it."""
+        """There is a link to a broker: it is for all jobs that want one, whoever has dialled."""
         if peering.dialled is not None:
             self._links.met(peering.name, peering.dialled)
         address = None if peering.address is None else str(peering.address)
-        jobs: list[JobId | None] = [*dict.fromkeys((peering.job, *self._wanted.pop(peering.name, ())))]
-        for job in jobs:
-            if job is not None:
-                peering.jobs[job] = None
-            self._host.post(LinkUp(peering.name, Role.BROKER, node=peering.node, job=job, address=address))
+        if peering.job is not None:
+            peering.jobs[peering.job] = None
+        peering.jobs.update(self._wanted.pop(peering.name, {}))
+        self._host.post(LinkUp(peering.name, Role.BROKER, node=peering.node, job=peering.job, address=address))
 
     def wants(self, peer: Peer) -> bool:
         """Whether a broker is dialled just now, for a job."""
@@ -165,15 +164,15 @@ class Shape:
             case Reshaped(job, stage, path, reason):
                 log("reshaped", job=job, stage=stage.name.lower(), path=",".join(path), reason=reason)
                 if job in self._orders:
-                    self._orders[job] = effect
+                    before = self._orders[job]
+                    self._orders[job] = effect if path or before is None else effect._replace(path=before.path)
             case _:
                 assert_never(effect)
 
     def _dial(self, peer: Peer, address: str | None, job: JobId) -> None:
         peering = self._host.peers.get(peer)
-        if peering is not None:
+        if peering is not None:  # it has dialled just now, for a job of its own, and the core is about to hear of it
             peering.jobs[job] = None
-            self._host.post(LinkUp(peer, Role.BROKER, node=peering.node, job=job, address=address))
         elif address is None:
             self._host.post(Unreachable(peer, job, f"nobody knows where {peer} listens"))
         else:
@@ -253,7 +252,7 @@ class Shape:
                 reason = peering.farewell.reason if peering.farewell else "it does not answer"
                 raise ConfigurationError(f"the broker at {address} cannot be linked: {reason}")
         except OSError as error:  # also what a timeout raises
-            answer(Failed(f"no broker at {address}: {error or 'it does not answer'}. Is it running there?"))
+            answer(Failed(f"no broker at {address}: {str(error) or 'it does not answer'}. Is it running there?"))
             return
         except SluiceError as error:
             answer(Failed(str(error)))

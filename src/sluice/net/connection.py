@@ -1,7 +1,7 @@
 """A connection that carries messages: frames in and out over asyncio, heartbeats, limits. Both ends of every link use it.
 
 What is sent within one turn of the event loop leaves in one write. A peer that sends what is no message, that says nothing for
-three heartbeats or takes longer than that for one message is told why (`Bye`) and cut off; nothing else is disturbed.
+three heartbeats (or as many as are allowed) or takes longer than that for one message is told why (`Bye`) and cut off; nothing else is disturbed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sluice.protocol.wire import Anything, Bye, Ping, decode, encode
 
 #: Bytes that may wait in the operating system's and asyncio's hands before a sender is asked to wait.
 HIGH_WATER_BYTES = 1 << 20
-#: A peer that was silent for so many heartbeats is gone.
+#: A peer that was silent for so many heartbeats is gone, unless told otherwise.
 SILENT_HEARTBEATS = 3
 
 
@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
         on_writable: Callable[[], None] = lambda: None,
         on_made: Callable[[], None] = lambda: None,
         heartbeat_seconds: float = 5.0,
+        silent_heartbeats: int = SILENT_HEARTBEATS,
         max_message_bytes: int = MAX_CLIENT_MESSAGE_BYTES,
     ) -> None:
         self._on_messages = on_messages
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._on_writable = on_writable
         self._on_made = on_made
         self._heartbeat_seconds = heartbeat_seconds
+        self._silent_heartbeats = silent_heartbeats
         self._reader = FrameReader(max_message_bytes)
         self._said, self._heard = Said(), Heard()
         self._transport: asyncio.Transport | None = None
@@ -218,7 +220,8 @@ class Connection(asyncio.Protocol):
         self._quiet = True
         self._silent += self._transport.is_reading()
         self._unfinished = self._unfinished + 1 if self._reader.held else 0
-        if self._silent > SILENT_HEARTBEATS:
-            self.close(f"nothing was heard for {SILENT_HEARTBEATS} heartbeats of {self._heartbeat_seconds} s")
-        elif self._unfinished > SILENT_HEARTBEATS:
-            self.close(f"a message took longer than {SILENT_HEARTBEATS} heartbeats of {self._heartbeat_seconds} s")
+        patience = f"{self._silent_heartbeats} heartbeats of {self._heartbeat_seconds} s"
+        if self._silent > self._silent_heartbeats:
+            self.close(f"nothing was heard for {patience}")
+        elif self._unfinished > self._silent_heartbeats:
+            self.close(f"a message took longer than {patience}")
