@@ -1,7 +1,8 @@
 """A connection that carries messages: frames in and out over asyncio, heartbeats, limits. Both ends of every link use it.
 
 What is sent within one turn of the event loop leaves in one write. A peer that sends what is no message, that says nothing for
-three heartbeats (or as many as are allowed) or takes longer than that for one message is told why (`Bye`) and cut off; nothing else is disturbed.
+three heartbeats, unless it may for longer, or takes more for one message is told why (`Bye`) and cut off; nothing else is
+disturbed.
 """
 
 from __future__ import annotations
