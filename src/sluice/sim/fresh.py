@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from sluice.broker.broker import Broker
 from sluice.client import commands as client
-from sluice.protocol.messages import Entry, EntryId, Kind, Role
+from sluice.protocol.messages import Entry, EntryId, Kind
+from sluice.sim.seen import seen
 from sluice.sim.world import World
 
 #: For one broker: what each table holds of each peer ("of") and tells each peer ("to").
@@ -31,9 +32,8 @@ def rebuilt(world: World) -> World:
     other = World(f"{world.seed}/fresh", config, min_delay_seconds=1.0, max_delay_seconds=1.0)
     for name in world.brokers:
         other.add_broker(name)
-    for (a, b), link in world.links.items():
-        if link.b.role == Role.BROKER:
-            other.add_link(a, b)
+    for a, b in world.shape.tree:
+        other.add_link(a, b)
     for node in world.clients.values():
         if node.core is not None:
             other.add_client(node.name, node.broker)
@@ -53,7 +53,7 @@ def fresh(world: World) -> dict[str, Tables]:
 def tables_of(broker: Broker) -> Tables:
     """What a broker holds and tells now."""
     found: Tables = {}
-    for kind, table in broker.tables.items():
+    for kind, table in seen(broker).tables.items():
         for peer, replica in table.replicas.items():
             if replica.entries:
                 found[kind, "of", peer] = frozenset(replica.entries)

@@ -10,6 +10,7 @@ from sluice.sim.domain import POINTS, SERVICES, parsed
 from sluice.sim.faults import GHOST
 from sluice.sim.fresh import difference, fresh
 from sluice.sim.nodes import ClientNode
+from sluice.sim.seen import seen
 from sluice.sim.spec import Check, Violation, check
 from sluice.sim.spec.exports import agreement, reduction
 from sluice.sim.spec.filters import Filters
@@ -75,7 +76,7 @@ def judge_trace(world: World, checks: Sequence[Check]) -> list[Violation]:
 def _configuration(world: World, complete: bool = False) -> Configuration:
     """The tables with what the clients ask for; with `complete`, only with what they were told is complete."""
     return Configuration(
-        {name: node.core for name, node in world.brokers.items() if node.core is not None},
+        {name: seen(node.core) for name, node in world.brokers.items() if node.core is not None},
         [pair for pair, link in world.links.items() if link.is_open and link.b.role == Role.BROKER],
         {name: _client(node, complete) for name, node in world.clients.items() if node.core is not None},
         POINTS,

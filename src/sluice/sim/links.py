@@ -7,6 +7,7 @@ after the next one came up.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class Direction:
 class Link:
     """A connection between two nodes, up whenever both are up and it is not broken itself."""
 
-    __slots__ = ("a", "b", "back", "closing", "forth", "is_lost", "is_open")
+    __slots__ = ("a", "b", "back", "closing", "forth", "is_lost", "is_open", "jobs", "members")
 
     def __init__(self, a: Node, b: Node, seed: str) -> None:
         self.a = a
@@ -50,6 +51,10 @@ class Link:
         #: Broken by a fault, until it heals.
         self.is_lost = False
         self.is_open = False
+        #: The ends that hold it to be part of the tree.
+        self.members: dict[str, None] = {a.name: None, b.name: None}
+        #: The jobs for which it was dialled.
+        self.jobs: dict[str, None] = {}
         #: How many ends have not yet noticed that it went down.
         self.closing = 0
         # A source of chance for each direction: what happens elsewhere does not change the delays here.
@@ -58,6 +63,19 @@ class Link:
         self.forth.back, self.back.back = self.back, self.forth
 
     @property
+    def is_possible(self) -> bool:
+        """Whether it can be up."""
+        return not self.is_lost and self.a.is_up and self.b.is_up
+
+    @property
     def is_wanted(self) -> bool:
         """Whether it should be up."""
-        return not self.is_lost and self.a.is_up and self.b.is_up
+        return self.is_possible and bool(self.members or self.jobs)
+
+    def back_to(self, node: Node) -> Direction:
+        """The way to one of its ends."""
+        return self.forth if node is self.b else self.back
+
+    def up_for(self, node: Node, job: str | None) -> LinkUp:
+        """What one of its ends is told when it comes up."""
+        return replace(self.back_to(node).up, job=job)

@@ -165,6 +165,14 @@ class Trim:
     is_forced: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A link of the tree is to be replaced by another; `seed` says which, by which. If it `breaks` first, after so long."""
+
+    seed: int
+    breaks: float | None = None
+
+
 Action: TypeAlias = (
     Subscribe
     | Advertise
@@ -183,6 +191,7 @@ Action: TypeAlias = (
     | FillDisk
     | FreeDisk
     | Trim
+    | Replace
 )
 Planned: TypeAlias = tuple[float, Action]
 
@@ -310,8 +319,21 @@ class Performer:
                 world.free_disk(name)
             case Trim(name, batches, is_forced):
                 world.trim(name, batches, is_forced)
+            case Replace(seed, breaks):
+                self._replace(seed, breaks)
             case _:
                 assert_never(action)
+
+    def _replace(self, seed: int, breaks: float | None) -> None:
+        plan = self.world.shape.draw(seed)
+        if plan is None:
+            return
+        if breaks is None:
+            self.world.shape.submit(plan)
+        else:
+            link = (plan.a, plan.b) if (plan.a, plan.b) in self.world.links else (plan.b, plan.a)
+            self.world.lose_link(*link)
+            self.world.call(self.world.now + breaks, lambda: self.world.shape.submit(plan))
 
     def _hold(self, name: str, ref: int, make: Any, undo: Any) -> None:
         id: EntryId | None = self.world.new_id(name)
@@ -371,6 +393,10 @@ def _words(action: Action) -> str:
             return f"the disk of broker {name} has room again"
         case Trim(name, batches, is_forced):
             return f"the {batches} oldest batches of broker {name} are past {'twice ' * is_forced}their retention"
+        case Replace(seed, breaks):
+            return (
+                f"a link is to be replaced (seed {seed}){'' if breaks is None else f', {breaks:.2f} s after it breaks'}"
+            )
         case _:
             assert_never(action)
 
@@ -384,7 +410,7 @@ def mentions(action: Action) -> tuple[str, ...]:
             return (sender, receiver)
         case StopBroker(name) | StartBroker(name) | Damage(name) | FillDisk(name) | FreeDisk(name) | Trim(name):
             return (name,)
-        case Disturb():
+        case Disturb() | Replace():
             return ()
         case _:
             return (action.client,)

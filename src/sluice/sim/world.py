@@ -37,12 +37,14 @@ from sluice.protocol.messages import (
     Store,
     Tick,
 )
+from sluice.protocol.reshape.channel import channel_of, split
 from sluice.sim import streamed
 from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
 from sluice.sim.historian import Archive
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
+from sluice.sim.shape import Shape
 from sluice.sim.surroundings import Surroundings
 from sluice.sim.upcalls import write_down
 from sluice.sim.wishes import said_of
@@ -92,6 +94,7 @@ class World:
         #: How many messages and notices are under way: the network is at rest at 0.
         self.moving = 0
         self.trace = said.Trace()
+        self.shape = Shape(self)
         self.brokers: dict[str, BrokerNode] = {}
         self.clients: dict[str, ClientNode] = {}
         self.links: dict[tuple[str, str], Link] = {}
@@ -103,6 +106,8 @@ class World:
         self.noise: Noise | None = None
         #: Called after each step of a broker, while somebody wants to know.
         self.after_step: Callable[[BrokerNode, Any], None] | None = None
+        #: Called with everything that is put on a link: who says it, to whom, and what.
+        self.on_send: Callable[[str, str, Message], None] | None = None
         self._heap: list[tuple[float, int, int, Any, int, Any]] = []
         self._number = 0
         self._notices = Random(f"{seed}/notices")
@@ -170,11 +175,18 @@ class World:
         node.offset, node.rate = offset, rate
         return node
 
-    def _join(self, a: Node, b: Node) -> None:
+    def join(self, a: Node, b: Node) -> Link:
+        """A link that nobody needs yet."""
         link = Link(a, b, f"{self.seed}/delays")
+        link.members.clear()
         self.links[a.name, b.name] = link
         a.out[b.name], b.out[a.name] = link.forth, link.back
-        self._refresh(link)
+        return link
+
+    def _join(self, a: Node, b: Node) -> None:
+        link = self.join(a, b)
+        link.members.update({a.name: None, b.name: None})
+        self.refresh(link)
 
     # Time
 
@@ -216,11 +228,14 @@ class World:
         self.events += 1
         if kind == MESSAGE:
             if what.epoch == epoch and what.told:
-                self.step(what.receiver, Received(what.sender.name, message))
+                job, said = message
+                sender = channel_of(what.sender.name, job) if job else what.sender.name
+                self.step(what.receiver, Received(sender, said))
         elif kind == UP:
             if what.epoch == epoch:
                 what.told = True
-                self.step(what.receiver, replace(what.up, accepted=message))
+                accepted, job = message
+                self.step(what.receiver, replace(what.up, accepted=accepted, job=job))
         elif kind == DOWN:
             self._notice_down(what, epoch)
         else:
@@ -298,7 +313,9 @@ class World:
         for effect in effects:
             if isinstance(effect, Send):
                 self.send(node, effect.peer, effect.message)
-            elif node.surroundings is not None and isinstance(effect, Store | Ask):
+            elif not isinstance(effect, Store | Ask):
+                self.shape.do(node, effect)
+            elif node.surroundings is not None:
                 node.surroundings.do(effect)
         if broker.deadline != math.inf:
             self._schedule_tick(node)
@@ -307,8 +324,9 @@ class World:
                 self.after_step(node, event)
 
     def send(self, node: Node, peer: str, message: Message) -> None:
-        """Puts a message on a link."""
-        way = node.out.get(peer)
+        """Puts a message on a link, in one of its channels."""
+        link, job = (peer, "") if peer in node.out else split(peer)
+        way = node.out.get(link)
         if way is None or not way.back.told:
             says = f"{node.name} speaks to {peer}, to which it has no link: {message}"
             self.complaints.append((self.now, "speaks-on-links", says))
@@ -316,13 +334,15 @@ class World:
         # Where messages may be doubled on their way, a broker cannot know.
         if isinstance(message, Deliver) and self.config.lease is None:
             self._serve(node, message)
+        if self.on_send is not None:
+            self.on_send(node.name, link, message)
         if not way.is_open:
             return
         if self.noise is None:
-            self.carry(way, message)
+            self.carry(way, message, job)
         else:
             for one in self.noise(way, message):
-                self.carry(way, one)
+                self.carry(way, one, job)
 
     def _serve(self, node: Node, message: Deliver) -> None:
         """A session would hide it from the client if its broker sent something twice, so the world looks itself."""
@@ -333,17 +353,17 @@ class World:
                     self.complaints.append((self.now, "serves-once", says))
                 self._served.add((id, notification.id))
 
-    def carry(self, way: Direction, message: Message) -> None:
+    def carry(self, way: Direction, message: Message, job: str = "") -> None:
         """Has a message arrive after a delay, behind those that are under way already."""
         at = self.now + self.min_delay + self._span * way.random.random()
         if at < way.last:
             at = way.last
         way.last = at
-        self._push(at, MESSAGE, way, way.epoch, message)
+        self._push(at, MESSAGE, way, way.epoch, (job, message))
 
     def carry_late(self, way: Direction, message: Message, seconds: float) -> None:
         """Has a message arrive so much later, whatever overtakes it."""
-        self._push(self.now + self.min_delay + seconds, MESSAGE, way, way.epoch, message)
+        self._push(self.now + self.min_delay + seconds, MESSAGE, way, way.epoch, ("", message))
 
     def proceed(self, node: ClientNode, life: int, subscription: EntryId) -> None:
         """The program of a client has taken what came of the past of a subscription."""
@@ -400,6 +420,7 @@ class World:
             self._schedule_tick(node)
             if node.incarnation > 1:
                 self.trace.append(said.BrokerUp(self.now, name))
+                self.shape.tell()
             self._refresh_all(node)
 
     def stop_broker(self, name: str) -> None:
@@ -407,9 +428,12 @@ class World:
         node = self.brokers[name]
         if node.core is not None:
             node.core = None
+            for way in node.out.values():
+                way.link.jobs.clear()
             if node.surroundings is not None:
                 node.surroundings.crash()
             self.trace.append(said.BrokerDown(self.now, name))
+            self.shape.tell()
             self._deafen(node)
             self._refresh_all(node)
 
@@ -422,7 +446,7 @@ class World:
             if node.incarnation > 1:
                 self.trace.append(said.ClientUp(self.now, name))
             for way in node.out.values():
-                self._close(way.link)  # if nobody has noticed that it was gone
+                self.close(way.link)  # if nobody has noticed that it was gone
             self._refresh_all(node)
 
     def stop_client(self, name: str, *, unnoticed: bool = False) -> None:
@@ -446,7 +470,8 @@ class World:
         if not link.is_lost:
             link.is_lost = True
             self.trace.append(said.LinkLost(self.now, a, b))
-            self._refresh(link)
+            self.shape.tell()
+            self.refresh(link)
 
     def heal_link(self, a: str, b: str) -> None:
         """A broken link works again."""
@@ -454,7 +479,8 @@ class World:
         if link.is_lost:
             link.is_lost = False
             self.trace.append(said.LinkHealed(self.now, a, b))
-            self._refresh(link)
+            self.shape.tell()
+            self.refresh(link)
 
     def fill_disk(self, name: str) -> None:
         """The disk of a broker takes nothing any more."""
@@ -498,18 +524,19 @@ class World:
 
     def _refresh_all(self, node: Node) -> None:
         for way in node.out.values():
-            self._refresh(way.link)
+            self.refresh(way.link)
 
-    def _refresh(self, link: Link) -> None:
+    def refresh(self, link: Link) -> None:
         """Opens or closes a link as it should be; waits until both ends know that it was closed before it opens."""
         if link.is_wanted and not link.is_open and not link.closing:
             link.is_open = True
             for way in (link.forth, link.back):
                 way.is_open = True
                 way.last = self.now + self._notices.random() * self.max_delay
-                self._push(way.last, UP, way, way.epoch, self._accepted(way))
-        elif not link.is_wanted:
-            self._close(link)
+                job = None if link.members else next(iter(link.jobs))
+                self._push(way.last, UP, way, way.epoch, (self._accepted(way), job))
+        elif not link.is_possible:
+            self.close(link)
 
     def _accepted(self, way: Direction) -> int | None:
         """What a durable broker tells a client that connects: how far it has its publications on disk."""
@@ -518,7 +545,8 @@ class World:
             return way.sender.core.intake.settled(way.receiver.name)
         return None
 
-    def _close(self, link: Link) -> None:
+    def close(self, link: Link) -> None:
+        """Has a link go down; each end notices that in its own time."""
         if not link.is_open:
             return
         link.is_open = False
@@ -537,7 +565,7 @@ class World:
                 way.told = False
                 self.step(way.receiver, way.down)
         if not link.closing:
-            self._refresh(link)
+            self.refresh(link)
 
     # Who is active
 

@@ -121,10 +121,11 @@ class Reshape:
 
     def linked(self, event: LinkUp, now: float) -> None:
         """A link to a broker works from now on."""
-        peer = event.peer
-        self.unlinked(peer)
+        peer, job = event.peer, self.job
+        if event.job is None or peer not in self.links:
+            self.unlinked(peer)
+            job = self.job
         self.links[peer] = event
-        job = self.job
         if event.job is not None:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
@@ -243,7 +244,7 @@ class Reshape:
     def _go_on(self, job: Job) -> None:
         """Has the next broker prepare, over a new link if it has to be."""
         assert job.next is not None
-        if self._host.name == job.plan.c and job.next not in self.links:
+        if self._host.name == job.plan.c:
             self._host.do(Dial(job.next, job.plan.address, job.id))
         else:
             self._prepare_next(job)

@@ -7,10 +7,11 @@ from sluice.sim.scenarios.leases import Leases
 from sluice.sim.scenarios.order import Order
 from sluice.sim.scenarios.reliable import Reliable
 from sluice.sim.scenarios.replay import Replay
+from sluice.sim.scenarios.reshape import Reshape
 from sluice.sim.scenarios.routing import Routing
 from sluice.sim.scenarios.streams import Streams
 
-for scenario in (Routing(), Completeness(), Interest(), Leases(), Streams(), Replay(), Reliable(), Order()):
+for scenario in (Routing(), Completeness(), Interest(), Leases(), Streams(), Replay(), Reliable(), Order(), Reshape()):
     register_scenario(scenario)
 
-__all__ = ["Completeness", "Interest", "Leases", "Order", "Reliable", "Replay", "Routing", "Streams"]
+__all__ = ["Completeness", "Interest", "Leases", "Order", "Reliable", "Replay", "Reshape", "Routing", "Streams"]

@@ -1,0 +1,140 @@
+"""Reshaping: links are replaced while clients subscribe and publish, and nobody notices but the brokers between.
+
+On trees of every shape, under every routing algorithm, with and without advertisements, one link after the other or several at
+a time are replaced by others, alive or broken, while links and brokers fail. Afterwards every table is that of a network built
+fresh in the new shape. While nothing fails nothing is lost, nothing comes twice, and in runs in which nothing else happens no
+broker off the way hears of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sluice.protocol.messages import Change, Message, Snapshot
+from sluice.protocol.reshape.config import ReshapeConfig
+from sluice.protocol.reshape.messages import Stage
+from sluice.sim import trace as said
+from sluice.sim.judge import judge_demand, judge_tables
+from sluice.sim.plan import Performer, Plan, Planned, Replace
+from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
+from sluice.sim.spec import ACKNOWLEDGED, COMPLETE, INTERESTS, LIVE, SAFETY, Violation
+from sluice.sim.world import World
+
+#: Mostly small trees; a chain has three brokers at least.
+SIZES = (3, 3, 4, 4, 4, 5, 5, 6, 6, 7, 8, 10, 12, 16, 24, 40, 60)
+#: No job takes longer unless something has failed.
+PATIENCE_SECONDS = 1_000.0
+
+
+class Reshape(Scenario):
+    """Links that are replaced by others."""
+
+    name = "reshape"
+    says = "links are replaced under traffic, and nothing is lost or comes twice"
+    faults = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE)
+    checks = (*SAFETY, LIVE, ACKNOWLEDGED, COMPLETE, *INTERESTS)
+    calm = 0.6
+
+    def plan(self, seed: int, choices: Choices) -> Plan:
+        """Churn, and orders to replace links."""
+        draft = Draft(self, seed, choices)
+        random = draft.choose(brokers=SIZES, clients=(2, 10), actions=(10, 100))
+        options = draft.options
+        options["cold"] = False
+        options["watches"] = random.random() < 0.3
+        # Whether nothing happens while links are replaced, so that who is told something is told because of that.
+        options["still"] = not options["faults"] and random.random() < 0.3
+        options["breaks"] = random.choice((0.0, 0.0, 0.5, 1.0)) if not options["still"] else 0.0
+        options["replaced"] = random.choice((1, 2, 3, 6, 12))
+        brokers, links, clients = draft.people()
+        churn = draft.churn(clients, watches=options["watches"])
+        planned = draft.timed(churn)
+        end = planned[-1][0]
+        planned += draft.crashes(end, brokers, links, clients, churn)
+        if not options["still"]:
+            planned += self._replacements(draft, end)
+        config = replace(draft.config(), reshape=ReshapeConfig(patience_seconds=PATIENCE_SECONDS))
+        return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
+
+    def _replacements(self, draft: Draft, end: float) -> list[Planned]:
+        random = draft.random("replacements")
+        planned: list[Planned] = []
+        for _ in range(draft.options["replaced"]):
+            breaks = random.uniform(0.0, 4.0) if random.random() < draft.options["breaks"] else None
+            planned.append((random.uniform(0, end), Replace(random.randrange(1 << 32), breaks)))
+        return planned
+
+    def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Churn and orders, then rest, then what must arrive without exception."""
+        performer = Performer(world)
+        world.shape.is_changing = True
+        # On a chain a message may pass through all brokers where there were few before.
+        world.trace.events[0] = replace(world.stage()[0], delay_seconds=world.max_delay * len(world.brokers))
+        world.settle()
+        performer.schedule(plan.actions)
+        world.settle()
+        world.heal()
+        self._rest(world)
+        if plan.options["still"]:
+            self._replace_one_by_one(world, plan, outcome)
+        outcome.violations += self._judge_shape(world, outcome)
+        world.shape.tell()
+        world.trace.append(said.Quiet(world.now))
+        outcome.violations += judge_tables(world) + judge_demand(world)
+        for probe in plan.probes:
+            performer.perform(probe)
+            world.run(world.now + plan.max_delay_seconds / 8)
+        world.settle()
+
+    def _rest(self, world: World) -> None:
+        """Nothing moves any more, and no job waits for its time to be over."""
+        world.settle()
+        world.run(world.now + PATIENCE_SECONDS)
+        world.settle()
+
+    def _replace_one_by_one(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Replaces links at rest, and looks who hears of it."""
+        spoken: dict[str, None] = {}
+
+        def listen(sender: str, receiver: str, message: Message) -> None:
+            if isinstance(message, Change | Snapshot):
+                spoken.update({sender: None, receiver: None})
+
+        world.on_send = listen
+        for number in range(plan.options["replaced"]):
+            order = world.shape.draw(plan.seed * 100 + number)
+            if order is None:
+                continue
+            spoken.clear()
+            world.shape.submit(order)
+            world.settle()
+            done = world.shape.orders[order.job]
+            if done.stage != Stage.DONE:
+                says = f"{order} came to {done.stage}, though nothing has failed: {done.reason}"
+                outcome.violations.append(Violation("replaces", world.now, says))
+            beside = [name for name in spoken if name not in done.path]
+            if beside and plan.config.routing != "imperfect":
+                says = f"{order} concerns {done.path} alone, and tables of {beside} changed"
+                outcome.violations.append(Violation("local", world.now, says))
+        world.on_send = None
+
+    def _judge_shape(self, world: World, outcome: Outcome) -> list[Violation]:
+        found = []
+        for name, node in world.brokers.items():
+            if node.core is not None and node.core.reshape.job is not None:
+                says = f"{name} still takes part in {node.core.reshape.job.id}"
+                found.append(Violation("ends", world.now, says))
+        for order in world.shape.unfinished():
+            found.append(Violation("ends", world.now, f"{order.plan} never ends: {order.stage}"))
+        if not outcome.faults and not outcome.plan.options["breaks"] and world.shape.ended[Stage.FAILED]:
+            found.append(Violation("replaces", world.now, "a job failed, though nothing else has"))
+        tree = world.shape.tree
+        for pair in tree:
+            if pair[1] in world.shape.side(pair[0], pair):
+                found.append(Violation("tree", world.now, f"the link {pair} closes a circle: {tree}"))
+        if not outcome.faults and len(tree) != len(world.brokers) - 1:
+            found.append(Violation("tree", world.now, f"{tree} are not all links of a tree"))
+        for pair, link in world.links.items():
+            if link.is_open and pair[1] in world.brokers and len(link.members) < 2:
+                found.append(Violation("tree", world.now, f"the link {pair} is open, and no part of the tree"))
+        return found
