@@ -51,6 +51,18 @@ class Setting:
     def is_cached(self) -> bool:
         return self.number % 4 in (0, 3)
 
+    @property
+    def of_brokers(self) -> dict[str, object]:
+        """The settings of all brokers."""
+        return {
+            "log_level": "error",
+            # Nothing fails but what the test has fail: also where a process waits long for its turn, no link is taken for dead.
+            "heartbeat_seconds": PATIENCE_SECONDS,
+            "routing": self.routing,
+            "advertisements": "covering" if self.advertisements else None,
+            **(CACHE if self.is_cached else {}),
+        }
+
 
 #: Every routing once in make test, with or without advertisements, and the rest in make soak.
 SETTINGS = [Setting(routing, advertisements) for routing in ROUTINGS for advertisements in (False, True)]
@@ -59,7 +71,7 @@ SETTINGS = [Setting(routing, advertisements) for routing in ROUTINGS for adverti
 class Run:
     """One run of a network: what the clients do is fixed by its seed, when it happens is not."""
 
-    def __init__(self, setting: Setting, network: Network, relay: Relay) -> None:
+    def __init__(self, setting: Setting, network: Network, relay: Relay | None = None) -> None:
         self.setting = setting
         self.network = network
         self.relay = relay
@@ -79,13 +91,13 @@ class Run:
     def clients(self) -> list[Client]:
         return [*self.recorder.clients.values()]
 
-    async def begin(self) -> None:
-        """Connects the clients to a network in which everybody knows everybody."""
-        brokers = [*self.network.brokers]
+    async def begin(self, without: Sequence[str] = ()) -> None:
+        """Connects the clients to a network in which everybody knows everybody; nobody is at the brokers left out."""
+        brokers = [name for name in self.network.brokers if name not in without]
         cache = CACHE if self.setting.is_cached else {}
         self.recorder.write(said.Configured(0.0, advertisements=self.setting.advertisements, **cache))  # type: ignore[arg-type]
         links = tuple((above, name) for name, (above,) in self.network.topology.above.items())
-        self.recorder.write(said.Topology(0.0, tuple(brokers), links))
+        self.recorder.write(said.Topology(0.0, tuple(self.network.brokers), links))
         for number in range(CLIENTS):
             broker = brokers[number % len(brokers)]
             await self.recorder.add(f"c{number}", broker, self.network.addresses[broker])
@@ -129,6 +141,7 @@ class Run:
         (above,) = self.network.topology.above[CUT]
         ends = [client for client in self.clients if client.broker in (CUT, above)]
         living = asyncio.create_task(self.live(150))
+        assert self.relay is not None
         self.recorder.write(said.LinkLost(self.recorder.now, CUT, above))
         self.relay.cut()
         for client in ends:
@@ -167,15 +180,7 @@ class Run:
 
 async def recorded(setting: Setting) -> Trace:
     """The trace of a run of a real network."""
-    settings = {
-        "log_level": "error",
-        # Nothing fails but what the test has fail: also where a process waits long for its turn, no link is taken for dead.
-        "heartbeat_seconds": PATIENCE_SECONDS,
-        "routing": setting.routing,
-        "advertisements": "covering" if setting.advertisements else None,
-        **(CACHE if setting.is_cached else {}),
-    }
-    async with started(topology("tree", BROKERS, settings=settings), CUT) as (network, relays):
+    async with started(topology("tree", BROKERS, settings=setting.of_brokers), CUT) as (network, relays):
         run = Run(setting, network, relays[CUT])
         await run.begin()
         try:
