@@ -93,6 +93,7 @@ class Broker(Links):
         *,
         node: str | None = None,
         head: int = 0,
+        replaced: Mapping[Peer, str] | None = None,
     ) -> None:
         self.name = name
         self.directions = Directions(name, node)
@@ -147,7 +148,7 @@ class Broker(Links):
             self._send,
             orders_all=config.orders_all,
         )
-        self.reshape = Reshape(self, config.reshape)
+        self.reshape = Reshape(self, config.reshape, replaced or {})
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf

@@ -118,8 +118,10 @@ class Shape:
                         self._world.close(link)
             case LinkAdded(peer):
                 self._link(node, peer).members[node.name] = None
-            case LinkRemoved(peer):
+                node.replaced.pop(peer, None)
+            case LinkRemoved(peer, job):
                 self._link(node, peer).members.pop(node.name, None)
+                node.replaced[peer] = job
             case Reshaped():
                 self._note(effect)
             case _:

@@ -191,9 +191,13 @@ class LinkAdded(NamedTuple):
 
 
 class LinkRemoved(NamedTuple):
-    """A link is not part of the tree any more: it is never dialled again, but closed only when `HangUp` says so."""
+    """A link was replaced and is not part of the tree any more: it is not dialled again, but closed only when `HangUp` says so.
+
+    A broker that starts again must know of it: whoever of the two ends remembers it refuses the link to the other one.
+    """
 
     peer: Peer
+    job: JobId
 
 
 class Reshaped(NamedTuple):

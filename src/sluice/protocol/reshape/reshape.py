@@ -92,7 +92,7 @@ class Host(Protocol):
 class Reshape:
     """The links of a broker to others, and the one job that it takes part in."""
 
-    def __init__(self, host: Host, config: ReshapeConfig) -> None:
+    def __init__(self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId]) -> None:
         self._host = host
         self._config = config
         #: The links that work, as they came up.
@@ -100,7 +100,7 @@ class Reshape:
         #: The channel that belongs to the tree, for each link that does, whether it works or is held.
         self.channels: dict[Peer, Peer] = {}
         #: Links that are not part of the tree any more, and the job that replaced them.
-        self.replaced: dict[Peer, JobId] = {}
+        self.replaced: dict[Peer, JobId] = dict(replaced)
         #: Links that were replaced and that this broker hangs up when the other end is done with them.
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
@@ -152,6 +152,8 @@ class Reshape:
             job.old[peer] = Old(job.old[peer].channel, has_heard=True, has_said=True)
             self._clear(job)
         else:
+            if peer in self.channels:
+                self._host.hold(self.channels[peer])  # nothing can be said there any more, whatever comes of the job
             if job is not None and peer in job.neighbours:
                 self._fail(f"the link {self._host.name} - {peer} broke: {AGAIN}")
             channel = self.channels.pop(peer, None)
@@ -363,7 +365,7 @@ class Reshape:
         if name in (plan.a, plan.b):
             [end] = _ends(plan, name)
             self.replaced[end] = job.id
-            self._host.do(LinkRemoved(end))
+            self._host.do(LinkRemoved(end, job.id))
         if name in (plan.c, plan.d):
             self.replaced.pop(plan.d if name == plan.c else plan.c, None)
             self._host.do(LinkAdded(plan.d, plan.address) if name == plan.c else LinkAdded(plan.c))
@@ -419,7 +421,7 @@ class Reshape:
         if peer in self.channels:
             self._host.link_down(self.channels.pop(peer))
         self.replaced[peer] = id
-        self._host.do(LinkRemoved(peer))
+        self._host.do(LinkRemoved(peer, id))
         self._host.do(HangUp(peer))
 
     def _fail(self, reason: str, source: Peer | None = None) -> None:
