@@ -33,9 +33,11 @@ def test_what_was_changed_is_there_again(tmp_path: Path) -> None:
     assert [again.source(each) for each in (B, C, None)] == ["configuration", "added at run time", "dialled by it"]
     again.add("a", A)
     again.remove("c", C)
-    again.remove("z", None)  # whom nobody here dials
+    again.remove("z", None, "z/1")  # whom nobody here dials
+    assert LinkBook([A, B], file).replaced == {"z": "z/1"}
+    again.add("z", None)
     assert LinkBook([A, B], file).dialled == [A, B]
-    assert json.loads(file.read_text()) == {"added": {}, "removed": {}}
+    assert json.loads(file.read_text()) == {"added": {}, "removed": {}, "replaced": {}}
 
 
 def test_a_file_that_says_nothing_is_an_error(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ async def test_what_cannot_be_linked_is_told() -> None:
         ):
             answer = await ask(c, Connect(address))
             assert isinstance(answer, Failed) and problem in answer.reason
-        assert {*c.peers} == {"b"} and c.links.account() == {"added": {}, "removed": {}}
+        assert {*c.peers} == {"b"} and c.links.account() == {"added": {}, "removed": {}, "replaced": {}}
 
 
 @played

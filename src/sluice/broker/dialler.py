@@ -23,7 +23,7 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 0.5
 class Dialler:
     """The links that one broker has opened, and those that it tries to open."""
 
-    def __init__(self, host: Host, security: Security, hello: Callable[[str | None], Hello]) -> None:
+    def __init__(self, host: Host, security: Security, hello: Callable[[Peering], Hello]) -> None:
         self._host = host
         self._security = security
         self._hello = hello
@@ -68,10 +68,14 @@ class Dialler:
             await asyncio.sleep(retry * (1 + random.random()))
             retry = min(retry * 2, LAST_RETRY_SECONDS)
 
-    async def open(self, address: Address, job: str | None = None) -> Peering:
-        """A connection on which hello was said, maybe for a job; an `OSError` if nobody is there, or not soon enough."""
+    async def open(self, address: Address, job: str | None = None, *, is_added: bool = False) -> Peering:
+        """A connection on which hello was said, for a job or because an operator adds a link.
+
+        An `OSError` is raised if nobody is there, or not soon enough.
+        """
         peering = Peering(self._host, dialled=address, job=job)
+        peering.is_added = is_added
         async with asyncio.timeout(HANDSHAKE_SECONDS):
             await dial(peering.end, address, self._security.trusted)
-        peering.connection.send(self._hello(job))
+        peering.connection.send(self._hello(peering))
         return peering

@@ -15,6 +15,7 @@ from typing import Any
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 from sluice.protocol.batch import Peer
+from sluice.protocol.reshape.messages import JobId
 
 #: Where the changes are kept in a data directory.
 FILE_NAME = "links.json"
@@ -36,10 +37,12 @@ class LinkBook:
         #: What was changed at run time, by the names of the neighbours.
         self._added: dict[Peer, Address] = {}
         self._removed: dict[Peer, Address] = {}
+        #: Links that were replaced by others, whoever dialled them, and the jobs that did it.
+        self.replaced: dict[Peer, JobId] = {}
         #: What links that are or were up were dialled at.
         self._met: dict[Peer, Address] = {}
         if file is not None and file.exists():
-            self._added, self._removed = _read(file)
+            self._added, self._removed, self.replaced = _read(file)
 
     @property
     def dialled(self) -> list[Address]:
@@ -56,18 +59,22 @@ class LinkBook:
         """Where a broker is dialled; None: it is not, or was not there yet."""
         return self._met.get(peer) or self._added.get(peer)
 
-    def add(self, peer: Peer, address: Address) -> None:
-        """From now on this neighbour is dialled."""
-        self._removed = {name: each for name, each in self._removed.items() if each != address}
-        if address not in self._configured:
-            self._added[peer] = address
+    def add(self, peer: Peer, address: Address | None) -> None:
+        """From now on there is a link to this neighbour; with an address it is dialled."""
+        self.replaced.pop(peer, None)
+        if address is not None:
+            self._removed = {name: each for name, each in self._removed.items() if each != address}
+            if address not in self._configured:
+                self._added[peer] = address
         self._write()
 
-    def remove(self, peer: Peer, address: Address | None) -> None:
-        """From now on this neighbour is not dialled; without an address it was not dialled before."""
+    def remove(self, peer: Peer, address: Address | None, job: JobId | None = None) -> None:
+        """From now on there is no link to this neighbour; without an address it was not dialled. A job may have replaced it."""
         self._added.pop(peer, None)
         if address in self._configured:
             self._removed[peer] = address
+        if job is not None:
+            self.replaced[peer] = job
         self._write()
 
     def source(self, address: Address | None) -> str:
@@ -81,6 +88,7 @@ class LinkBook:
         return {
             "added": {name: str(address) for name, address in self._added.items()},
             "removed": {name: str(address) for name, address in self._removed.items()},
+            "replaced": dict(self.replaced),
         }
 
     def _write(self) -> None:
@@ -96,10 +104,10 @@ class LinkBook:
         beside.replace(self._file)
 
 
-def _read(file: Path) -> tuple[dict[Peer, Address], dict[Peer, Address]]:
+def _read(file: Path) -> tuple[dict[Peer, Address], dict[Peer, Address], dict[Peer, JobId]]:
     try:
         changes = json.loads(file.read_text(encoding="utf-8"))
-        return _addresses(changes["added"]), _addresses(changes["removed"])
+        return _addresses(changes["added"]), _addresses(changes["removed"]), dict(changes["replaced"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigurationError) as error:
         raise ConfigurationError(
             f"{file} does not say which links were changed ({error}): remove it to have those of the configuration back"

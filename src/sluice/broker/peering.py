@@ -99,6 +99,8 @@ class Peering:
         #: All jobs that need the link.
         self.jobs: dict[str, None] = {}
         self.is_of_tree = job is None
+        #: Whether an operator has this link added.
+        self.is_added = False
         #: The channel of what comes, as the core calls it, and the job whose channel what goes is in; "": the first one.
         self.channel: Peer = ""
         self._said_in = ""
@@ -149,7 +151,7 @@ class Peering:
         self.connection.allow(MAX_MESSAGE_BYTES)
         if isinstance(said, Hello):
             self.address = self._address_of(said)
-            self.job, self.is_of_tree = said.job, said.job is None
+            self.job, self.is_of_tree, self.is_added = said.job, said.job is None, said.is_added
         self.answered.set()
 
     def _address_of(self, hello: Hello) -> Address | None:

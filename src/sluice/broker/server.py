@@ -154,7 +154,9 @@ class Server:
             self._logged_micros = self._store.latest_micros
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
-        self.broker = Broker(self.name, core, incarnation, accepted, node=self.config.node, head=head)
+        self.broker = Broker(
+            *(self.name, core, incarnation, accepted), node=self.config.node, head=head, replaced=self.links.replaced
+        )
         self.broker.forwarding.begin()
         dialler = Dialler(self, self._security, self._hello)
         self.shape = Shape(self, self.config.unshapeable, self.links, dialler, f"{self.name}/{incarnation}")
@@ -239,8 +241,8 @@ class Server:
         """There is a connection; nobody has said anything."""
         self._strangers[peering] = self._loop.time()
 
-    def _hello(self, job: str | None) -> Hello:
-        """What it says to whom it dials, for a job or to be its neighbour."""
+    def _hello(self, peering: Peering) -> Hello:
+        """What it says to whom it dials."""
         return Hello(
             PROTOCOL,
             Role.BROKER,
@@ -249,7 +251,8 @@ class Server:
             token=self._security.token,
             node=self.config.node,
             address=None if self._listener is None else str(self.address),
-            job=job,
+            job=peering.job,
+            is_added=peering.is_added,
         )
 
     def hello(self, peering: Peering, hello: Hello) -> None:

@@ -126,7 +126,18 @@ class Shape:
         if peering.job is not None:
             peering.jobs[peering.job] = None
         peering.jobs.update(self._wanted.pop(peering.name, {}))
-        self._host.post(LinkUp(peering.name, Role.BROKER, node=peering.node, job=peering.job, address=address))
+        if peering.is_added:
+            self._links.add(peering.name, peering.dialled)
+        self._host.post(
+            LinkUp(
+                peering.name,
+                Role.BROKER,
+                node=peering.node,
+                job=peering.job,
+                address=address,
+                is_added=peering.is_added,
+            )
+        )
 
     def wants(self, peer: Peer) -> bool:
         """Whether a broker is dialled just now, for a job."""
@@ -137,13 +148,13 @@ class Shape:
         log("link-removed", peer=peering.name, reason=peering.farewell.reason if peering.farewell else "")
         self._forget(peering.name)
 
-    def _forget(self, peer: Peer) -> None:
-        """A link is not part of the tree any more."""
+    def _forget(self, peer: Peer, job: JobId | None = None) -> None:
+        """A link is not part of the tree any more; a job may have replaced it."""
         peering = self._host.peers.get(peer)
         address = self._links.address_of(peer) if peering is None else peering.dialled
         if peering is not None:
             peering.is_of_tree = False
-        self._links.remove(peer, address)
+        self._links.remove(peer, address, job)
         if address is not None:
             self._dialler.drop(address)
 
@@ -158,9 +169,9 @@ class Shape:
                 self._hang_up(peer, job)
             case LinkAdded(peer):
                 self._add(peer)
-            case LinkRemoved(peer):
-                log("link-removed", peer=peer)
-                self._forget(peer)
+            case LinkRemoved(peer, job):
+                log("link-removed", peer=peer, job=job)
+                self._forget(peer, job)
             case Reshaped(job, stage, path, reason):
                 log("reshaped", job=job, stage=stage.name.lower(), path=",".join(path), reason=reason)
                 if job in self._orders:
@@ -221,8 +232,8 @@ class Shape:
             return
         peering.is_of_tree = True
         log("link-added", peer=peer)
+        self._links.add(peer, peering.dialled)
         if peering.dialled is not None:
-            self._links.add(peer, peering.dialled)
             self._dialler.keep(peering.dialled, peering)
 
     # --- what operators want ------------------------------------------------------------------------------------------
@@ -246,7 +257,7 @@ class Shape:
             address = Address.of(text)
             if self._dialler.keeps(address):
                 raise ConfigurationError(f"{self._host.name} dials {address} already")
-            peering = await self._dialler.open(address)
+            peering = await self._dialler.open(address, is_added=True)
             await peering.answered.wait()
             if not peering.is_up:
                 reason = peering.farewell.reason if peering.farewell else "it does not answer"
@@ -257,7 +268,6 @@ class Shape:
         except SluiceError as error:
             answer(Failed(str(error)))
             return
-        self._links.add(peering.name, address)
         self._dialler.keep(address, peering)
         log("link-added", peer=peering.name)
         answer(Done())
