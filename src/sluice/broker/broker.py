@@ -94,6 +94,7 @@ class Broker(Links):
         node: str | None = None,
         head: int = 0,
         replaced: Mapping[Peer, str] | None = None,
+        added: Mapping[Peer, str] | None = None,
     ) -> None:
         self.name = name
         self.directions = Directions(name, node)
@@ -148,7 +149,7 @@ class Broker(Links):
             self._send,
             orders_all=config.orders_all,
         )
-        self.reshape = Reshape(self, config.reshape, replaced or {})
+        self.reshape = Reshape(self, config.reshape, replaced or {}, added or {})
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
@@ -216,7 +217,7 @@ class Broker(Links):
                     self.link_down(peer)
                     self.link_up(peer, role, node)
             case LinkDown(peer):
-                if not self.reshape.unlinked(peer):
+                if not self.reshape.unlinked(peer, self._now):
                     self.link_down(peer)
             case Tick():
                 self._tick()

@@ -74,14 +74,15 @@ class Node(ABC):
 class BrokerNode(Node):
     """A broker and its core."""
 
-    __slots__ = ("core", "replaced", "surroundings")
+    __slots__ = ("added", "core", "replaced", "surroundings")
 
     def __init__(self, name: str, node: str | None = None) -> None:
         super().__init__(name, Role.BROKER)
         self.node = node
         self.core: Broker | None = None
-        #: The links that are not part of the tree any more, and the jobs that replaced them, which it remembers in any case.
+        #: The links that are not part of the tree any more, and those that are, by the jobs that did it: it remembers them.
         self.replaced: dict[str, str] = {}
+        self.added: dict[str, str] = {}
         #: Its disk; None: it keeps nothing.
         self.surroundings: Surroundings | None = None
 
@@ -95,7 +96,14 @@ class BrokerNode(Node):
         disk = None if self.surroundings is None else self.surroundings.disk
         accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
         self.core = Broker(
-            self.name, config, self.incarnation, accepted, node=self.node, head=head, replaced=self.replaced
+            self.name,
+            config,
+            self.incarnation,
+            accepted,
+            node=self.node,
+            head=head,
+            replaced=self.replaced,
+            added=self.added,
         )
 
 

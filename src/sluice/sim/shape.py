@@ -28,10 +28,10 @@ from sluice.protocol.reshape.messages import (
 )
 from sluice.protocol.reshape.reshape import AGAIN
 from sluice.sim import trace as said
-from sluice.sim.links import Link
+from sluice.sim.links import Direction, Link
+from sluice.sim.nodes import BrokerNode
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import BrokerNode
     from sluice.sim.world import World
 
 #: How often an order is given before whoever gives it loses patience.
@@ -95,6 +95,12 @@ class Shape:
                     queue.append(other)
         return list(seen)
 
+    def joined(self, way: Direction) -> None:
+        """A link of the tree came up: who does not know better takes it for one from now on."""
+        receiver = way.receiver
+        if isinstance(receiver, BrokerNode) and way.sender.name not in receiver.replaced:
+            way.link.members[receiver.name] = None
+
     def tell(self) -> None:
         """Writes the shape down, where the checks are to ask for nothing that passes from what was before to what comes."""
         if self.is_changing:
@@ -116,12 +122,14 @@ class Shape:
                     if job is None or not (link.jobs or link.members):
                         link.jobs.clear()
                         self._world.close(link)
-            case LinkAdded(peer):
+            case LinkAdded(peer, _, job):
                 self._link(node, peer).members[node.name] = None
                 node.replaced.pop(peer, None)
+                node.added[peer] = job
             case LinkRemoved(peer, job):
                 self._link(node, peer).members.pop(node.name, None)
                 node.replaced[peer] = job
+                node.added.pop(peer, None)
             case Reshaped():
                 self._note(effect)
             case _:

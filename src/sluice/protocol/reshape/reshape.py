@@ -20,12 +20,14 @@ from typing import Any, Protocol, assert_never
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Change, Effect, Kind, LinkUp, Message, Role, Snapshot
 from sluice.protocol.reshape.config import ReshapeConfig
+from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job, Old
 from sluice.protocol.reshape.messages import (
     Abort,
     Adopt,
     Back,
     Dial,
+    Fate,
     Flip,
     HangUp,
     JobId,
@@ -92,7 +94,9 @@ class Host(Protocol):
 class Reshape:
     """The links of a broker to others, and the one job that it takes part in."""
 
-    def __init__(self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId]) -> None:
+    def __init__(
+        self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId], added: Mapping[Peer, JobId]
+    ) -> None:
         self._host = host
         self._config = config
         #: The links that work, as they came up.
@@ -101,19 +105,26 @@ class Reshape:
         self.channels: dict[Peer, Peer] = {}
         #: Links that are not part of the tree any more, and the job that replaced them.
         self.replaced: dict[Peer, JobId] = dict(replaced)
+        #: Links that jobs have made part of the tree.
+        self.added: dict[Peer, JobId] = dict(added)
         #: Links that were replaced and that this broker hangs up when the other end is done with them.
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
+        self._doubts = Doubts(host.name, config.patience_seconds / 4)
+        self._now = 0.0
         #: For the record: how many jobs ended in which way.
         self.ended = dict.fromkeys((Stage.DONE, Stage.REFUSED, Stage.FAILED), 0)
 
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return math.inf if self.job is None else self.job.deadline
+        return min(self._doubts.deadline, math.inf if self.job is None else self.job.deadline)
 
     def tick(self, now: float) -> None:
-        """Gives up a job that takes too long."""
+        """Gives up a job that takes too long, and asks what became of those that were decided and failed."""
+        self._now = now
+        for fate in self._doubts.ask(now):
+            self._pass_on(fate)
         if self.job is not None and self.job.deadline <= now:
             self._fail(f"it took longer than {self._config.patience_seconds:g} s: {AGAIN}")
 
@@ -121,14 +132,17 @@ class Reshape:
 
     def linked(self, event: LinkUp, now: float) -> None:
         """A link to a broker works from now on."""
+        self._now = now
         peer, job = event.peer, self.job
         if event.job is None or peer not in self.links:
-            self.unlinked(peer)
+            self.unlinked(peer, now)
             job = self.job
         self.links[peer] = event
         if event.job is not None:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
+        elif self._doubts.about(peer):
+            pass  # until it is known whether it was replaced
         elif peer in self.replaced:
             self._host.send(peer, Parted(self.replaced[peer]))
         elif job is None or peer not in job.old:
@@ -140,8 +154,9 @@ class Reshape:
         self.channels[peer] = peer
         self._host.link_up(peer, Role.BROKER, self.links[peer].node)
 
-    def unlinked(self, peer: Peer) -> bool:
+    def unlinked(self, peer: Peer, now: float) -> bool:
         """A link is gone; False if it was none to a broker."""
+        self._now = now
         if self.links.pop(peer, None) is None:
             return peer in self.channels
         if self._parting.get(peer) is not None:
@@ -273,6 +288,7 @@ class Reshape:
 
     def receive(self, peer: Peer, message: Reshaping, now: float) -> None:
         """A broker says something about a job."""
+        self._now = now
         if peer not in self.links:
             return
         job = self.job
@@ -284,6 +300,8 @@ class Reshape:
             case Back(id) | Flip(id) | Last(id) | Abort(id):
                 if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
                     self._proceed(job, peer, message)
+            case Fate():
+                self._tell_fate(message)
             case Neighbours() | Adopt():
                 pass
             case _:
@@ -364,11 +382,15 @@ class Reshape:
         plan, name = job.plan, self._host.name
         if name in (plan.a, plan.b):
             [end] = _ends(plan, name)
+            self.added.pop(end, None)
             self.replaced[end] = job.id
             self._host.do(LinkRemoved(end, job.id))
         if name in (plan.c, plan.d):
-            self.replaced.pop(plan.d if name == plan.c else plan.c, None)
-            self._host.do(LinkAdded(plan.d, plan.address) if name == plan.c else LinkAdded(plan.c))
+            far = plan.d if name == plan.c else plan.c
+            self.replaced.pop(far, None)
+            self.added[far] = job.id
+            address = plan.address if name == plan.c else self.links[far].address
+            self._host.do(LinkAdded(far, address, job.id))
         if job.prev is None:
             self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
 
@@ -420,6 +442,7 @@ class Reshape:
         """The other end holds a link to be replaced, and so it is."""
         if peer in self.channels:
             self._host.link_down(self.channels.pop(peer))
+        self.added.pop(peer, None)
         self.replaced[peer] = id
         self._host.do(LinkRemoved(peer, id))
         self._host.do(HangUp(peer))
@@ -465,8 +488,37 @@ class Reshape:
             self.channels.pop(link, None)
             if link in self.links:
                 self._host.do(HangUp(link))
+        self._doubts.failed(job, self._now)
         if job.prev is None:
             self._tell_end(job.id, Stage.FAILED, job.path, reason)
+
+    def _tell_fate(self, message: Fate) -> None:
+        """Somebody wants to know what became of a job, or hears it."""
+        if message.to != self._host.name:
+            self._pass_on(message)
+        elif message.took_place is None:
+            if self.job is None or self.job.id != message.job:
+                took_place = message.job in self.added.values()
+                self._pass_on(Fate(message.job, message.by, message.to, took_place))
+        else:
+            doubt = self._doubts.answered(message)
+            if doubt is not None:
+                self._resolve(doubt.end, message.job, message.took_place)
+
+    def _pass_on(self, message: Fate) -> None:
+        way = self._host.way(message.to, self._host.name)
+        for link, channel in self.channels.items():
+            if channel == way and link in self.links:
+                self._host.send(link, message)
+
+    def _resolve(self, end: Peer, id: JobId, took_place: bool) -> None:
+        """It is known now whether the old link is part of the tree."""
+        if not took_place:
+            del self.replaced[end]
+            self._host.do(LinkAdded(end, None, id))
+            self._host.do(HangUp(end))
+        elif end in self.links:
+            self._host.send(end, Parted(id))
 
     def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
         self.ended[stage] += 1
