@@ -19,6 +19,7 @@ from typing import Any, Protocol, assert_never
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Change, Effect, Kind, LinkUp, Message, Role, Snapshot
+from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job, Old
@@ -300,6 +301,8 @@ class Reshape:
             case Back(id) | Flip(id) | Last(id) | Abort(id):
                 if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
                     self._proceed(job, peer, message)
+                elif isinstance(message, Abort) and self.channels.get(peer) == channel_of(peer, id):
+                    self._restart(peer)  # it was over here before it failed there
             case Fate():
                 self._tell_fate(message)
             case Neighbours() | Adopt():
@@ -491,6 +494,11 @@ class Reshape:
         self._doubts.failed(job, self._now)
         if job.prev is None:
             self._tell_end(job.id, Stage.FAILED, job.path, reason)
+
+    def _restart(self, peer: Peer) -> None:
+        """A link of the tree begins anew."""
+        self._host.link_down(self.channels.pop(peer))
+        self._host.do(HangUp(peer))
 
     def _tell_fate(self, message: Fate) -> None:
         """Somebody wants to know what became of a job, or hears it."""
