@@ -208,7 +208,7 @@ class Broker(Links):
             case Received(peer, message):
                 if isinstance(message, ReshapeMessage):
                     self.reshape.receive(peer, message, self._now)
-                elif peer in self.roles:
+                elif peer in self.roles and peer not in self.held:
                     self._receive(peer, message)
             case LinkUp(peer, role, node=node):
                 if role == Role.BROKER:
@@ -387,6 +387,8 @@ class Broker(Links):
                 self._send(event.batch.publisher, Accepted(settled))
             return Arrival(event.batch.publisher, event.batch)
         if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
+            return None
+        if event.peer in self.held:
             return None
         source, batch = event.peer, event.message.batch
         if not batch:

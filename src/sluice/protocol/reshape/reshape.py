@@ -478,8 +478,8 @@ class Reshape:
         """The old link counts again, if it works; else it is gone for good now."""
         if end not in job.old or not job.old[end].has_said:
             return
-        if end in self.links and self.links[end].job is None:
-            self._join_tree(end)
+        if end in self.links:
+            self._restart(end)  # what it has said meanwhile was not heard
         elif end in self.channels:
             self._host.link_down(self.channels.pop(end))
 

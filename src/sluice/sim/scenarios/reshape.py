@@ -113,7 +113,7 @@ class Reshape(Scenario):
                 says = f"{order} came to {done.stage}, though nothing has failed: {done.reason}"
                 outcome.violations.append(Violation("replaces", world.now, says))
             beside = [name for name in spoken if name not in done.path]
-            if beside and plan.config.routing != "imperfect":
+            if beside and not {plan.config.routing, plan.config.advertisements} & {"merging", "imperfect"}:
                 says = f"{order} concerns {done.path} alone, and tables of {beside} changed"
                 outcome.violations.append(Violation("local", world.now, says))
         world.on_send = None
