@@ -146,7 +146,7 @@ class Reshape:
             pass  # until it is known whether it was replaced
         elif peer in self.replaced:
             self._host.send(peer, Parted(self.replaced[peer]))
-        elif job is None or peer not in job.old:
+        elif job is None or peer not in _ends(job.plan, self._host.name):
             self._join_tree(peer)
 
     def _join_tree(self, peer: Peer) -> None:
@@ -214,6 +214,8 @@ class Reshape:
                 return f"there is no link {plan.a} - {plan.b}: {name} reaches {end} through {way}"
         if name == plan.c and plan.d in self.channels:
             return f"there is a link {plan.c} - {plan.d} already"
+        if name == plan.c and plan.d in self.links and self.links[plan.d].job is None:
+            return f"the link {plan.c} - {plan.d} was replaced and is about to go: {AGAIN}"
         if name != plan.b and name != plan.c and self._next(plan, path) is None:
             return f"{name} knows no way to {self._target(plan, path)} that does not use the old link: {AGAIN}"
         return None
@@ -221,8 +223,9 @@ class Reshape:
     def _is_expected(self, plan: Plan, prev: Peer) -> bool:
         if prev not in self.links:
             return False
-        is_new = (prev, self._host.name) == (plan.c, plan.d)
-        return (prev not in self.channels) if is_new else (prev in self.channels and self._is_single(prev))
+        if (prev, self._host.name) == (plan.c, plan.d):
+            return prev not in self.channels and self.links[prev].job is not None
+        return prev in self.channels and self._is_single(prev)
 
     def _is_single(self, peer: Peer) -> bool:
         return self.links[peer].node in (None, peer)
@@ -432,7 +435,7 @@ class Reshape:
         """The other end of a link that was replaced needs it no longer, or never heard that the job did not take place."""
         if peer in self._parting:
             self._part(peer)
-        elif self.job is None or self.job.id != id:
+        elif self.replaced.get(peer) != id and (self.job is None or self.job.id != id):
             self._leave(peer, id)
 
     def _part(self, peer: Peer) -> None:
@@ -476,12 +479,12 @@ class Reshape:
 
     def _resume(self, end: Peer, job: Job) -> None:
         """The old link counts again, if it works; else it is gone for good now."""
-        if end not in job.old or not job.old[end].has_said:
+        if end in job.old and not job.old[end].has_said:
             return
-        if end in self.links:
-            self._restart(end)  # what it has said meanwhile was not heard
-        elif end in self.channels:
+        if end in self.channels:
             self._host.link_down(self.channels.pop(end))
+        if end in self.links:
+            self._host.do(HangUp(end))  # what it has said meanwhile was not heard: it begins anew
 
     def _give_up(self, job: Job, reason: str) -> None:
         """The new tree counts; what was told in either plane is void, and the links of the chain begin anew."""
