@@ -57,6 +57,9 @@ MAX_PUBLISHERS = 100_000
 #: Questions on their way through a broker; the oldest is answered with a failure when there are more.
 MAX_REQUESTS = 10_000
 
+#: Jobs that reshaped the tree, or did not, of which a broker remembers what became of them, for those who missed it.
+MAX_FATES = 1_000
+
 #: Bytes of one frame on a link: several batches of notifications; a longer message is split into frames.
 MAX_FRAME_BYTES = 4 << 20
 

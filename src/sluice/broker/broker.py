@@ -94,7 +94,6 @@ class Broker(Links):
         node: str | None = None,
         head: int = 0,
         replaced: Mapping[Peer, str] | None = None,
-        added: Mapping[Peer, str] | None = None,
     ) -> None:
         self.name = name
         self.directions = Directions(name, node)
@@ -149,7 +148,7 @@ class Broker(Links):
             self._send,
             orders_all=config.orders_all,
         )
-        self.reshape = Reshape(self, config.reshape, replaced or {}, added or {})
+        self.reshape = Reshape(self, config.reshape, replaced or {})
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf

@@ -74,15 +74,14 @@ class Node(ABC):
 class BrokerNode(Node):
     """A broker and its core."""
 
-    __slots__ = ("added", "core", "replaced", "surroundings")
+    __slots__ = ("core", "replaced", "surroundings")
 
     def __init__(self, name: str, node: str | None = None) -> None:
         super().__init__(name, Role.BROKER)
         self.node = node
         self.core: Broker | None = None
-        #: The links that are not part of the tree any more, and those that are, by the jobs that did it: it remembers them.
+        #: The links that are not part of the tree any more, and the jobs that replaced them, which it remembers in any case.
         self.replaced: dict[str, str] = {}
-        self.added: dict[str, str] = {}
         #: Its disk; None: it keeps nothing.
         self.surroundings: Surroundings | None = None
 
@@ -103,7 +102,6 @@ class BrokerNode(Node):
             node=self.node,
             head=head,
             replaced=self.replaced,
-            added=self.added,
         )
 
 

@@ -122,14 +122,12 @@ class Shape:
                     if job is None or not (link.jobs or link.members):
                         link.jobs.clear()
                         self._world.close(link)
-            case LinkAdded(peer, _, job):
+            case LinkAdded(peer):
                 self._link(node, peer).members[node.name] = None
                 node.replaced.pop(peer, None)
-                node.added[peer] = job
             case LinkRemoved(peer, job):
                 self._link(node, peer).members.pop(node.name, None)
                 node.replaced[peer] = job
-                node.added.pop(peer, None)
             case Reshaped():
                 self._note(effect)
             case _:
@@ -158,6 +156,19 @@ class Shape:
         if job in link.jobs and not link.is_open:
             del link.jobs[job]
             self._world.step(node, Unreachable(peer, job))
+
+    def mend(self) -> int:
+        """Joins the parts of the network, as people do where brokers forgot what they were about; how many links that took."""
+        world, joined = self._world, 0
+        first, *others = world.brokers
+        for name in others:
+            if name not in self.side(first, ("", "")):
+                for other in self.side(name, ("", "")):
+                    if self.link(first, other) is None:
+                        world.add_link(first, other)
+                        joined += 1
+                        break
+        return joined
 
     # --- orders -------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ flipped before the other end of the new link; if it has called the job off, the 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sluice.limits import MAX_FATES
 from sluice.protocol.batch import Peer
 from sluice.protocol.reshape.job import Job
 from sluice.protocol.reshape.messages import Fate, JobId
@@ -34,11 +36,23 @@ class Doubts:
         self._name = name
         self._pause_seconds = pause_seconds
         self._open: dict[JobId, Doubt] = {}
+        #: What became of the last jobs, as far as this broker saw it.
+        self._fates: OrderedDict[JobId, bool] = OrderedDict()
 
     @property
     def deadline(self) -> float:
         """When somebody is to be asked."""
         return min((doubt.ask_at for doubt in self._open.values()), default=math.inf)
+
+    def remember(self, id: JobId, took_place: bool) -> None:
+        """This broker has flipped, or called a job off."""
+        self._fates[id] = took_place
+        if len(self._fates) > MAX_FATES:
+            self._fates.popitem(last=False)
+
+    def fate(self, id: JobId) -> bool | None:
+        """What became of a job; None: it is not over, or long forgotten."""
+        return self._fates.get(id)
 
     def failed(self, job: Job, now: float) -> None:
         """A job failed after this broker flipped; it is in doubt if that was first of all."""

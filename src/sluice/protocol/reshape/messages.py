@@ -195,14 +195,10 @@ class HangUp(NamedTuple):
 
 
 class LinkAdded(NamedTuple):
-    """A link is part of the tree from now on: it is dialled again when it breaks and when this broker starts.
-
-    A broker that starts again must know of it, and of the job that has added it.
-    """
+    """A link is part of the tree from now on: it is dialled again when it breaks and when this broker starts."""
 
     peer: Peer
-    address: Address
-    job: JobId
+    address: Address = None
 
 
 class LinkRemoved(NamedTuple):

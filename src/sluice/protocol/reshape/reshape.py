@@ -95,9 +95,7 @@ class Host(Protocol):
 class Reshape:
     """The links of a broker to others, and the one job that it takes part in."""
 
-    def __init__(
-        self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId], added: Mapping[Peer, JobId]
-    ) -> None:
+    def __init__(self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId]) -> None:
         self._host = host
         self._config = config
         #: The links that work, as they came up.
@@ -106,8 +104,6 @@ class Reshape:
         self.channels: dict[Peer, Peer] = {}
         #: Links that are not part of the tree any more, and the job that replaced them.
         self.replaced: dict[Peer, JobId] = dict(replaced)
-        #: Links that jobs have made part of the tree.
-        self.added: dict[Peer, JobId] = dict(added)
         #: Links that were replaced and that this broker hangs up when the other end is done with them.
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
@@ -384,19 +380,18 @@ class Reshape:
     def _flip(self, job: Job) -> None:
         """From now on what is published at the side of this broker goes the new way: the new tree counts."""
         job.is_flipped = True
+        self._doubts.remember(job.id, True)
         self._host.flip(job.new.values())
         plan, name = job.plan, self._host.name
         if name in (plan.a, plan.b):
             [end] = _ends(plan, name)
-            self.added.pop(end, None)
             self.replaced[end] = job.id
             self._host.do(LinkRemoved(end, job.id))
         if name in (plan.c, plan.d):
             far = plan.d if name == plan.c else plan.c
             self.replaced.pop(far, None)
-            self.added[far] = job.id
             address = plan.address if name == plan.c else self.links[far].address
-            self._host.do(LinkAdded(far, address, job.id))
+            self._host.do(LinkAdded(far, address))
         if job.prev is None:
             self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
 
@@ -448,7 +443,6 @@ class Reshape:
         """The other end holds a link to be replaced, and so it is."""
         if peer in self.channels:
             self._host.link_down(self.channels.pop(peer))
-        self.added.pop(peer, None)
         self.replaced[peer] = id
         self._host.do(LinkRemoved(peer, id))
         self._host.do(HangUp(peer))
@@ -464,6 +458,7 @@ class Reshape:
 
     def _abort(self, job: Job, reason: str, source: Peer | None) -> None:
         """Nobody has flipped, for all that is known here: everything is as it was."""
+        self._doubts.remember(job.id, False)
         self._host.close(list(job.new.values()))
         self._host.directions.unite()
         name, plan = self._host.name, job.plan
@@ -508,8 +503,8 @@ class Reshape:
         if message.to != self._host.name:
             self._pass_on(message)
         elif message.took_place is None:
-            if self.job is None or self.job.id != message.job:
-                took_place = message.job in self.added.values()
+            took_place = self._doubts.fate(message.job)
+            if took_place is not None:
                 self._pass_on(Fate(message.job, message.by, message.to, took_place))
         else:
             doubt = self._doubts.answered(message)
@@ -526,7 +521,7 @@ class Reshape:
         """It is known now whether the old link is part of the tree."""
         if not took_place:
             del self.replaced[end]
-            self._host.do(LinkAdded(end, None, id))
+            self._host.do(LinkAdded(end))
             self._host.do(HangUp(end))
         elif end in self.links:
             self._host.send(end, Parted(id))
