@@ -59,6 +59,8 @@ MAX_REQUESTS = 10_000
 
 #: Orders to reshape the network whose outcome a broker remembers.
 MAX_ORDERS = 100
+#: Jobs that reshaped the tree, or did not, of which a broker remembers what became of them, for those who missed it.
+MAX_FATES = 1_000
 
 #: Bytes of one frame on a link: several batches of notifications; a longer message is split into frames.
 MAX_FRAME_BYTES = 4 << 20

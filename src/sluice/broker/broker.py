@@ -207,7 +207,7 @@ class Broker(Links):
             case Received(peer, message):
                 if isinstance(message, ReshapeMessage):
                     self.reshape.receive(peer, message, self._now)
-                elif peer in self.roles:
+                elif peer in self.roles and peer not in self.held:
                     self._receive(peer, message)
             case LinkUp(peer, role, node=node):
                 if role == Role.BROKER:
@@ -216,7 +216,7 @@ class Broker(Links):
                     self.link_down(peer)
                     self.link_up(peer, role, node)
             case LinkDown(peer):
-                if not self.reshape.unlinked(peer):
+                if not self.reshape.unlinked(peer, self._now):
                     self.link_down(peer)
             case Tick():
                 self._tick()
@@ -386,6 +386,8 @@ class Broker(Links):
                 self._send(event.batch.publisher, Accepted(settled))
             return Arrival(event.batch.publisher, event.batch)
         if type(event) is not Received or type(event.message) is not Notify or event.peer not in self.roles:
+            return None
+        if event.peer in self.held:
             return None
         source, batch = event.peer, event.message.batch
         if not batch:

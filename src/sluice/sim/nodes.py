@@ -95,7 +95,13 @@ class BrokerNode(Node):
         disk = None if self.surroundings is None else self.surroundings.disk
         accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
         self.core = Broker(
-            self.name, config, self.incarnation, accepted, node=self.node, head=head, replaced=self.replaced
+            self.name,
+            config,
+            self.incarnation,
+            accepted,
+            node=self.node,
+            head=head,
+            replaced=self.replaced,
         )
 
 

@@ -28,10 +28,10 @@ from sluice.protocol.reshape.messages import (
 )
 from sluice.protocol.reshape.reshape import AGAIN
 from sluice.sim import trace as said
-from sluice.sim.links import Link
+from sluice.sim.links import Direction, Link
+from sluice.sim.nodes import BrokerNode
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import BrokerNode
     from sluice.sim.world import World
 
 #: How often an order is given before whoever gives it loses patience.
@@ -95,6 +95,12 @@ class Shape:
                     queue.append(other)
         return list(seen)
 
+    def joined(self, way: Direction) -> None:
+        """A link of the tree came up: who does not know better takes it for one from now on."""
+        receiver = way.receiver
+        if isinstance(receiver, BrokerNode) and way.sender.name not in receiver.replaced:
+            way.link.members[receiver.name] = None
+
     def tell(self) -> None:
         """Writes the shape down, where the checks are to ask for nothing that passes from what was before to what comes."""
         if self.is_changing:
@@ -150,6 +156,19 @@ class Shape:
         if job in link.jobs and not link.is_open:
             del link.jobs[job]
             self._world.step(node, Unreachable(peer, job))
+
+    def mend(self) -> int:
+        """Joins the parts of the network, as people do where brokers forgot what they were about; how many links that took."""
+        world, joined = self._world, 0
+        first, *others = world.brokers
+        for name in others:
+            if name not in self.side(first, ("", "")):
+                for other in self.side(name, ("", "")):
+                    if self.link(first, other) is None:
+                        world.add_link(first, other)
+                        joined += 1
+                        break
+        return joined
 
     # --- orders -------------------------------------------------------------------------------------------------------
 

@@ -235,6 +235,8 @@ class World:
             if what.epoch == epoch:
                 what.told = True
                 accepted, job = message
+                if job is None:
+                    self.shape.joined(what)
                 self.step(what.receiver, replace(what.up, accepted=accepted, job=job))
         elif kind == DOWN:
             self._notice_down(what, epoch)

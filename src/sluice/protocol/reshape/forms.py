@@ -17,7 +17,7 @@ from sluice.protocol.entries import (
 )
 from sluice.protocol.messages import Change, Snapshot
 from sluice.protocol.packing import check_name
-from sluice.protocol.reshape.messages import Abort, Adopt, Back, Flip, Last, Neighbours, Parted, Plan, Prepare
+from sluice.protocol.reshape.messages import Abort, Adopt, Back, Fate, Flip, Last, Neighbours, Parted, Plan, Prepare
 
 #: A table is said as a change or as a snapshot; the first part tells which.
 TableSaid = tuple[bool, Any]
@@ -86,6 +86,13 @@ RESHAPING: tuple[Form, ...] = (
     (99, Last, tuple[str], lambda m: (m.job,), lambda job: Last(check_name(job))),
     (100, Parted, tuple[str], lambda m: (m.job,), lambda job: Parted(check_name(job))),
     (101, Abort, tuple[str, str], lambda m: (m.job, m.reason), lambda job, reason: Abort(check_name(job), reason)),
+    (
+        104,
+        Fate,
+        tuple[str, str, str, bool | None],
+        lambda m: (m.job, m.to, m.by, m.took_place),
+        lambda job, to, by, took_place: Fate(check_name(job), check_name(to), check_name(by), took_place),
+    ),
     (
         102,
         Neighbours,

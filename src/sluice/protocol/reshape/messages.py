@@ -102,6 +102,17 @@ class Abort(ReshapeMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class Fate(ReshapeMessage):
+    """Has a job taken place, at this broker? It finds its way by the broker's name, as the answer does."""
+
+    job: JobId
+    to: Peer
+    by: Peer
+    #: The answer; None: it is the question.
+    took_place: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbours(ReshapeMessage):
     """The brokers that the sender has links to, itself left out, and where to find them."""
 
@@ -118,7 +129,7 @@ class Adopt(ReshapeMessage):
 
 
 #: All of them.
-Reshaping = Prepare | Back | Flip | Last | Parted | Abort | Neighbours | Adopt
+Reshaping = Prepare | Back | Flip | Last | Parted | Abort | Fate | Neighbours | Adopt
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

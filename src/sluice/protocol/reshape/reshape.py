@@ -19,13 +19,16 @@ from typing import Any, Protocol, assert_never
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Change, Effect, Kind, LinkUp, Message, Role, Snapshot
+from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.config import ReshapeConfig
+from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job, Old
 from sluice.protocol.reshape.messages import (
     Abort,
     Adopt,
     Back,
     Dial,
+    Fate,
     Flip,
     HangUp,
     JobId,
@@ -104,16 +107,21 @@ class Reshape:
         #: Links that were replaced and that this broker hangs up when the other end is done with them.
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
+        self._doubts = Doubts(host.name, config.patience_seconds / 4)
+        self._now = 0.0
         #: For the record: how many jobs ended in which way.
         self.ended = dict.fromkeys((Stage.DONE, Stage.REFUSED, Stage.FAILED), 0)
 
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return math.inf if self.job is None else self.job.deadline
+        return min(self._doubts.deadline, math.inf if self.job is None else self.job.deadline)
 
     def tick(self, now: float) -> None:
-        """Gives up a job that takes too long."""
+        """Gives up a job that takes too long, and asks what became of those that were decided and failed."""
+        self._now = now
+        for fate in self._doubts.ask(now):
+            self._pass_on(fate)
         if self.job is not None and self.job.deadline <= now:
             self._fail(f"it took longer than {self._config.patience_seconds:g} s: {AGAIN}")
 
@@ -121,9 +129,10 @@ class Reshape:
 
     def linked(self, event: LinkUp, now: float) -> None:
         """A link to a broker works from now on."""
+        self._now = now
         peer, job = event.peer, self.job
         if event.job is None or peer not in self.links:
-            self.unlinked(peer)
+            self.unlinked(peer, now)
             job = self.job
         self.links[peer] = event
         if event.is_added:
@@ -131,9 +140,11 @@ class Reshape:
         if event.job is not None:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
+        elif self._doubts.about(peer):
+            pass  # until it is known whether it was replaced
         elif peer in self.replaced:
             self._host.send(peer, Parted(self.replaced[peer]))
-        elif job is None or peer not in job.old:
+        elif job is None or peer not in _ends(job.plan, self._host.name):
             self._join_tree(peer)
 
     def _join_tree(self, peer: Peer) -> None:
@@ -142,8 +153,9 @@ class Reshape:
         self.channels[peer] = peer
         self._host.link_up(peer, Role.BROKER, self.links[peer].node)
 
-    def unlinked(self, peer: Peer) -> bool:
+    def unlinked(self, peer: Peer, now: float) -> bool:
         """A link is gone; False if it was none to a broker."""
+        self._now = now
         if self.links.pop(peer, None) is None:
             return peer in self.channels
         if self._parting.get(peer) is not None:
@@ -200,6 +212,8 @@ class Reshape:
                 return f"there is no link {plan.a} - {plan.b}: {name} reaches {end} through {way}"
         if name == plan.c and plan.d in self.channels:
             return f"there is a link {plan.c} - {plan.d} already"
+        if name == plan.c and plan.d in self.links and self.links[plan.d].job is None:
+            return f"the link {plan.c} - {plan.d} was replaced and is about to go: {AGAIN}"
         if name != plan.b and name != plan.c and self._next(plan, path) is None:
             return f"{name} knows no way to {self._target(plan, path)} that does not use the old link: {AGAIN}"
         return None
@@ -207,8 +221,9 @@ class Reshape:
     def _is_expected(self, plan: Plan, prev: Peer) -> bool:
         if prev not in self.links:
             return False
-        is_new = (prev, self._host.name) == (plan.c, plan.d)
-        return (prev not in self.channels) if is_new else (prev in self.channels and self._is_single(prev))
+        if (prev, self._host.name) == (plan.c, plan.d):
+            return prev not in self.channels and self.links[prev].job is not None
+        return prev in self.channels and self._is_single(prev)
 
     def _is_single(self, peer: Peer) -> bool:
         return self.links[peer].node in (None, peer)
@@ -275,6 +290,7 @@ class Reshape:
 
     def receive(self, peer: Peer, message: Reshaping, now: float) -> None:
         """A broker says something about a job."""
+        self._now = now
         if peer not in self.links:
             return
         job = self.job
@@ -286,6 +302,10 @@ class Reshape:
             case Back(id) | Flip(id) | Last(id) | Abort(id):
                 if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
                     self._proceed(job, peer, message)
+                elif isinstance(message, Abort) and self.channels.get(peer) == channel_of(peer, id):
+                    self._restart(peer)  # it was over here before it failed there
+            case Fate():
+                self._tell_fate(message)
             case Neighbours() | Adopt():
                 pass
             case _:
@@ -362,6 +382,7 @@ class Reshape:
     def _flip(self, job: Job) -> None:
         """From now on what is published at the side of this broker goes the new way: the new tree counts."""
         job.is_flipped = True
+        self._doubts.remember(job.id, True)
         self._host.flip(job.new.values())
         plan, name = job.plan, self._host.name
         if name in (plan.a, plan.b):
@@ -369,8 +390,10 @@ class Reshape:
             self.replaced[end] = job.id
             self._host.do(LinkRemoved(end, job.id))
         if name in (plan.c, plan.d):
-            self.replaced.pop(plan.d if name == plan.c else plan.c, None)
-            self._host.do(LinkAdded(plan.d, plan.address) if name == plan.c else LinkAdded(plan.c))
+            far = plan.d if name == plan.c else plan.c
+            self.replaced.pop(far, None)
+            address = plan.address if name == plan.c else self.links[far].address
+            self._host.do(LinkAdded(far, address))
         if job.prev is None:
             self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
 
@@ -409,7 +432,7 @@ class Reshape:
         """The other end of a link that was replaced needs it no longer, or never heard that the job did not take place."""
         if peer in self._parting:
             self._part(peer)
-        elif self.job is None or self.job.id != id:
+        elif self.replaced.get(peer) != id and (self.job is None or self.job.id != id):
             self._leave(peer, id)
 
     def _part(self, peer: Peer) -> None:
@@ -437,6 +460,7 @@ class Reshape:
 
     def _abort(self, job: Job, reason: str, source: Peer | None) -> None:
         """Nobody has flipped, for all that is known here: everything is as it was."""
+        self._doubts.remember(job.id, False)
         self._host.close(list(job.new.values()))
         self._host.directions.unite()
         name, plan = self._host.name, job.plan
@@ -452,12 +476,12 @@ class Reshape:
 
     def _resume(self, end: Peer, job: Job) -> None:
         """The old link counts again, if it works; else it is gone for good now."""
-        if end not in job.old or not job.old[end].has_said:
+        if end in job.old and not job.old[end].has_said:
             return
-        if end in self.links and self.links[end].job is None:
-            self._join_tree(end)
-        elif end in self.channels:
+        if end in self.channels:
             self._host.link_down(self.channels.pop(end))
+        if end in self.links:
+            self._host.do(HangUp(end))  # what it has said meanwhile was not heard: it begins anew
 
     def _give_up(self, job: Job, reason: str) -> None:
         """The new tree counts; what was told in either plane is void, and the links of the chain begin anew."""
@@ -467,8 +491,42 @@ class Reshape:
             self.channels.pop(link, None)
             if link in self.links:
                 self._host.do(HangUp(link))
+        self._doubts.failed(job, self._now)
         if job.prev is None:
             self._tell_end(job.id, Stage.FAILED, job.path, reason)
+
+    def _restart(self, peer: Peer) -> None:
+        """A link of the tree begins anew."""
+        self._host.link_down(self.channels.pop(peer))
+        self._host.do(HangUp(peer))
+
+    def _tell_fate(self, message: Fate) -> None:
+        """Somebody wants to know what became of a job, or hears it."""
+        if message.to != self._host.name:
+            self._pass_on(message)
+        elif message.took_place is None:
+            took_place = self._doubts.fate(message.job)
+            if took_place is not None:
+                self._pass_on(Fate(message.job, message.by, message.to, took_place))
+        else:
+            doubt = self._doubts.answered(message)
+            if doubt is not None:
+                self._resolve(doubt.end, message.job, message.took_place)
+
+    def _pass_on(self, message: Fate) -> None:
+        way = self._host.way(message.to, self._host.name)
+        for link, channel in self.channels.items():
+            if channel == way and link in self.links:
+                self._host.send(link, message)
+
+    def _resolve(self, end: Peer, id: JobId, took_place: bool) -> None:
+        """It is known now whether the old link is part of the tree."""
+        if not took_place:
+            del self.replaced[end]
+            self._host.do(LinkAdded(end))
+            self._host.do(HangUp(end))
+        elif end in self.links:
+            self._host.send(end, Parted(id))
 
     def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
         self.ended[stage] += 1
