@@ -95,7 +95,7 @@ def _tables(*, in_place: bool) -> Iterator[Show]:
 def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
     """The brokers, how those who rely on them fare, and what goes over each link; also to clients that take it slowly."""
     earlier = {report["name"]: report for report in before}
-    links = Table("from", "to", box=box.SIMPLE_HEAD)
+    links = Table("from", "to", "because of", box=box.SIMPLE_HEAD)
     for column in ("bytes/s", "waiting", "dropped"):
         links.add_column(column, justify="right")
     for report in after:
@@ -105,6 +105,7 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
             links.add_row(
                 report["name"],
                 f"[yellow]{peer}, slow" if is_client else peer,
+                link.get("from") or "",
                 "" if sent[peer] is None else f"{sent[peer]:,.0f}",
                 decimal(link["waiting_bytes"]),
                 _alarming(link["dropped"]),
