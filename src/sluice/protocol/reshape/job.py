@@ -31,6 +31,8 @@ class Job:
     next: Peer | None
     is_broken: bool
     is_steered: bool
+    #: The generations that the old link and the new one will have.
+    generations: tuple[int, int]
     deadline: float
     #: The old channels of the chain by their links.
     old: dict[Peer, Old] = field(default_factory=dict)
