@@ -39,6 +39,8 @@ class Job:
     #: The new channels that are open, by their links.
     new: dict[Peer, Peer] = field(default_factory=dict)
     is_flipped: bool = False
+    #: Whether the other end of the old link needs it no longer.
+    is_parted: bool = False
 
     @property
     def id(self) -> JobId:

@@ -458,7 +458,7 @@ class Reshape:
             self._host.send(plan.a, Parted(job.generations[0]))
         if name == plan.a:
             self._parting[plan.b] = job.id
-            if plan.b not in self.links or job.is_broken:
+            if plan.b not in self.links or job.is_broken or job.is_parted:
                 self._part(plan.b)
 
     def _parted(self, peer: Peer, generation: int) -> None:
@@ -467,7 +467,7 @@ class Reshape:
         if peer in self._parting:
             self._part(peer)
         elif job is not None and peer in _ends(job.plan, self._host.name):
-            pass  # the job will tell
+            job.is_parted = True
         elif not mark.is_member:
             self._host.do(HangUp(peer))
         elif mark.generation > generation:
