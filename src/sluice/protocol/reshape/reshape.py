@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, assert_never
 
 from sluice.protocol.batch import Peer
@@ -452,6 +453,8 @@ class Reshape:
         for link in old:
             self.channels.pop(link, None)
         self.channels.update(job.new)
+        for link in job.new:
+            self.links[link] = replace(self.links[link], job=None)
         self.job = None
         plan, name = job.plan, self._host.name
         if name == plan.b and plan.a in self.links:
