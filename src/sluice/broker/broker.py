@@ -70,7 +70,7 @@ from sluice.protocol.messages import (
 from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
-from sluice.protocol.reshape.messages import ReshapeMessage, Substitute, Unreachable
+from sluice.protocol.reshape.messages import Allow, Mark, ReshapeMessage, Substitute, Unreachable
 from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
@@ -93,7 +93,7 @@ class Broker(Links):
         *,
         node: str | None = None,
         head: int = 0,
-        replaced: Mapping[Peer, str] | None = None,
+        marks: Mapping[Peer, Mark] | None = None,
     ) -> None:
         self.name = name
         self.directions = Directions(name, node)
@@ -148,7 +148,7 @@ class Broker(Links):
             self._send,
             orders_all=config.orders_all,
         )
-        self.reshape = Reshape(self, config.reshape, replaced or {})
+        self.reshape = Reshape(self, config.reshape, marks or {})
         self._renewal = -math.inf
         #: Before this no replica expires.
         self._expiry = math.inf
@@ -230,6 +230,8 @@ class Broker(Links):
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
             case Substitute(plan):
                 self.reshape.substitute(plan, self._now)
+            case Allow(peer):
+                self.reshape.allow(peer)
             case Unreachable(peer, job, reason):
                 self.reshape.unreachable(peer, job, reason)
             case Answered(reply):

@@ -88,7 +88,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
-from sluice.protocol.reshape.messages import ReshapeMessage, Substitute, Unreachable
+from sluice.protocol.reshape.messages import Allow, ReshapeMessage, Substitute, Unreachable
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
@@ -212,7 +212,7 @@ class Session:
                     seam.lagged(now)
             case Inquire(id, to, question):
                 self._send(Request(id, to, question))
-            case Stored() | NotStored() | Answered() | Substitute() | Unreachable():
+            case Stored() | NotStored() | Answered() | Substitute() | Unreachable() | Allow():
                 pass  # these happen to brokers
             case _:
                 assert_never(event)

@@ -20,7 +20,9 @@ from sluice.sim.world import World
 Tables: TypeAlias = dict[tuple[Kind, str, str], frozenset[Entry]]
 
 _ASK: dict[Kind, Callable[[EntryId, Entry], client.Command]] = {
-    Kind.SUBSCRIPTIONS: lambda id, entry: client.Subscribe(id, entry.where, entry.replay, ordered=entry.ordered),
+    Kind.SUBSCRIPTIONS: lambda id, entry: client.Subscribe(
+        id, entry.where, entry.replay, reliable=entry.reliable, ordered=entry.ordered
+    ),
     Kind.ADVERTISEMENTS: lambda id, entry: client.Advertise(id, entry.where),
     Kind.WATCHES: lambda id, entry: client.Watch(id, entry.where),
 }

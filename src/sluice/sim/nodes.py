@@ -15,6 +15,7 @@ from sluice.client.session import Session
 from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Role
+from sluice.protocol.reshape.messages import Mark
 from sluice.sim.historian import Archive, Historian
 from sluice.sim.reader import Reader
 
@@ -74,14 +75,14 @@ class Node(ABC):
 class BrokerNode(Node):
     """A broker and its core."""
 
-    __slots__ = ("core", "replaced", "surroundings")
+    __slots__ = ("core", "marks", "surroundings")
 
     def __init__(self, name: str, node: str | None = None) -> None:
         super().__init__(name, Role.BROKER)
         self.node = node
         self.core: Broker | None = None
-        #: The links that are not part of the tree any more, and the jobs that replaced them, which it remembers in any case.
-        self.replaced: dict[str, str] = {}
+        #: Which links were replaced and added, which it remembers in any case.
+        self.marks: dict[str, Mark] = {}
         #: Its disk; None: it keeps nothing.
         self.surroundings: Surroundings | None = None
 
@@ -101,7 +102,7 @@ class BrokerNode(Node):
             accepted,
             node=self.node,
             head=head,
-            replaced=self.replaced,
+            marks=self.marks,
         )
 
 

@@ -117,11 +117,15 @@ class Scenario(ABC):
             check = "never-quiet" if isinstance(error, NeverQuiet) else "core-error"
             outcome.violations.insert(0, Violation(check, at, str(error), ()))
         else:
-            outcome.violations += judge_trace(world, self.checks)
+            outcome.violations += judge_trace(world, self.checks_of(plan))
         if world is not None:
             outcome.events = world.events
             outcome.deliveries = sum(len(node.deliveries) for node in world.clients.values())
         return outcome
+
+    def checks_of(self, plan: Plan) -> tuple[Check, ...]:
+        """What must hold of the trace of a plan."""
+        return self.checks
 
     def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """The two phases. Scenarios with another rhythm have their own."""

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from sluice.protocol.messages import Role
 from sluice.protocol.reshape.messages import (
+    Allow,
     Dial,
     HangUp,
     JobId,
     LinkAdded,
     LinkRemoved,
+    Mark,
     Plan,
     Reshaped,
     ReshapeEffect,
@@ -98,8 +100,10 @@ class Shape:
     def joined(self, way: Direction) -> None:
         """A link of the tree came up: who does not know better takes it for one from now on."""
         receiver = way.receiver
-        if isinstance(receiver, BrokerNode) and way.sender.name not in receiver.replaced:
-            way.link.members[receiver.name] = None
+        if isinstance(receiver, BrokerNode):
+            mark = receiver.marks.get(way.sender.name)
+            if mark is None or mark.is_member:
+                way.link.members[receiver.name] = None
 
     def tell(self) -> None:
         """Writes the shape down, where the checks are to ask for nothing that passes from what was before to what comes."""
@@ -122,12 +126,12 @@ class Shape:
                     if job is None or not (link.jobs or link.members):
                         link.jobs.clear()
                         self._world.close(link)
-            case LinkAdded(peer):
+            case LinkAdded(peer, generation):
                 self._link(node, peer).members[node.name] = None
-                node.replaced.pop(peer, None)
-            case LinkRemoved(peer, job):
+                node.marks[peer] = Mark(generation, is_member=True)
+            case LinkRemoved(peer, generation):
                 self._link(node, peer).members.pop(node.name, None)
-                node.replaced[peer] = job
+                node.marks[peer] = Mark(generation, is_member=False)
             case Reshaped():
                 self._note(effect)
             case _:
@@ -163,11 +167,15 @@ class Shape:
         first, *others = world.brokers
         for name in others:
             if name not in self.side(first, ("", "")):
-                for other in self.side(name, ("", "")):
-                    if self.link(first, other) is None:
-                        world.add_link(first, other)
-                        joined += 1
-                        break
+                joined += 1
+                link = self.link(first, name)
+                if link is None:
+                    world.add_link(first, name)
+                else:
+                    for end, other in ((link.a, link.b), (link.b, link.a)):
+                        link.members[end.name] = None
+                        world.step(end, Allow(other.name))
+                    world.refresh(link)
         return joined
 
     # --- orders -------------------------------------------------------------------------------------------------------

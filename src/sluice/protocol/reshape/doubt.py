@@ -50,9 +50,9 @@ class Doubts:
         if len(self._fates) > MAX_FATES:
             self._fates.popitem(last=False)
 
-    def fate(self, id: JobId) -> bool | None:
-        """What became of a job; None: it is not over, or long forgotten."""
-        return self._fates.get(id)
+    def fate(self, id: JobId) -> bool:
+        """Whether a job took place, for all that this broker remembers: a link too few is mended, one too many is not."""
+        return self._fates.get(id, True)
 
     def failed(self, job: Job, now: float) -> None:
         """A job failed after this broker flipped; it is in doubt if that was first of all."""

@@ -17,7 +17,19 @@ from sluice.protocol.entries import (
 )
 from sluice.protocol.messages import Change, Snapshot
 from sluice.protocol.packing import check_name
-from sluice.protocol.reshape.messages import Abort, Adopt, Back, Fate, Flip, Last, Neighbours, Parted, Plan, Prepare
+from sluice.protocol.reshape.messages import (
+    Abort,
+    Adopt,
+    Back,
+    Fate,
+    Flip,
+    Joined,
+    Last,
+    Neighbours,
+    Parted,
+    Plan,
+    Prepare,
+)
 
 #: A table is said as a change or as a snapshot; the first part tells which.
 TableSaid = tuple[bool, Any]
@@ -61,19 +73,22 @@ RESHAPING: tuple[Form, ...] = (
     (
         96,
         Prepare,
-        tuple[PlanSaid, list[str], bool, bool, list[TableSaid]],
-        lambda m: (_encode_plan(m.plan), m.path, m.is_broken, m.is_steered, _encode_tables(m.tables)),
-        lambda plan, path, is_broken, is_steered, tables: Prepare(
-            _decode_plan(plan), _decode_path(path), is_broken, is_steered, _decode_tables(tables)
+        tuple[PlanSaid, list[str], bool, bool, tuple[int, int], list[TableSaid]],
+        lambda m: (
+            *(_encode_plan(m.plan), m.path, m.is_broken, m.is_steered),
+            *(m.generations, _encode_tables(m.tables)),
+        ),
+        lambda plan, path, is_broken, is_steered, generations, tables: Prepare(
+            _decode_plan(plan), _decode_path(path), is_broken, is_steered, generations, _decode_tables(tables)
         ),
     ),
     (
         97,
         Back,
-        tuple[str, list[str], bool, list[TableSaid]],
-        lambda m: (m.job, m.path, m.is_steered, _encode_tables(m.tables)),
-        lambda job, path, is_steered, tables: Back(
-            check_name(job), _decode_path(path), is_steered, _decode_tables(tables)
+        tuple[str, list[str], bool, tuple[int, int], list[TableSaid]],
+        lambda m: (m.job, m.path, m.is_steered, m.generations, _encode_tables(m.tables)),
+        lambda job, path, is_steered, generations, tables: Back(
+            check_name(job), _decode_path(path), is_steered, generations, _decode_tables(tables)
         ),
     ),
     (
@@ -84,7 +99,8 @@ RESHAPING: tuple[Form, ...] = (
         lambda job, tables: Flip(check_name(job), _decode_tables(tables)),
     ),
     (99, Last, tuple[str], lambda m: (m.job,), lambda job: Last(check_name(job))),
-    (100, Parted, tuple[str], lambda m: (m.job,), lambda job: Parted(check_name(job))),
+    (100, Parted, tuple[int], lambda m: (m.generation,), Parted),
+    (105, Joined, tuple[int], lambda m: (m.generation,), Joined),
     (101, Abort, tuple[str, str], lambda m: (m.job, m.reason), lambda job, reason: Abort(check_name(job), reason)),
     (
         104,

@@ -31,12 +31,16 @@ class Job:
     next: Peer | None
     is_broken: bool
     is_steered: bool
+    #: The generations that the old link and the new one will have.
+    generations: tuple[int, int]
     deadline: float
     #: The old channels of the chain by their links.
     old: dict[Peer, Old] = field(default_factory=dict)
     #: The new channels that are open, by their links.
     new: dict[Peer, Peer] = field(default_factory=dict)
     is_flipped: bool = False
+    #: Whether the other end of the old link needs it no longer.
+    is_parted: bool = False
 
     @property
     def id(self) -> JobId:

@@ -36,6 +36,13 @@ class Plan:
     address: Address = None
 
 
+class Mark(NamedTuple):
+    """Whether a link is part of the tree, as one of its ends holds; if they differ, the later generation is right."""
+
+    generation: int
+    is_member: bool
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
@@ -56,6 +63,8 @@ class Prepare(ReshapeMessage):
     is_broken: bool
     #: Whether tables steer each other anywhere on the way: then nobody flips before all have heard from both sides.
     is_steered: bool
+    #: The generations that the old link and the new one will have, as far as brokers have said that know them.
+    generations: tuple[int, int]
     #: What the sender tells in its new channel; a change is one of what the receiver holds of the old channel of the link.
     tables: tuple[Change | Snapshot, ...]
 
@@ -68,6 +77,7 @@ class Back(ReshapeMessage):
     #: The whole chain.
     path: tuple[Peer, ...]
     is_steered: bool
+    generations: tuple[int, int]
     tables: tuple[Change | Snapshot, ...]
 
 
@@ -88,9 +98,16 @@ class Last(ReshapeMessage):
 
 @dataclass(frozen=True, slots=True)
 class Parted(ReshapeMessage):
-    """This link was replaced by the job and is not part of the tree any more; nothing more is expected on it: hang it up."""
+    """This link is not part of the tree any more, since this generation of it; nothing more is expected on it: hang it up."""
 
-    job: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(ReshapeMessage):
+    """This link is part of the tree again, since this later generation."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +146,7 @@ class Adopt(ReshapeMessage):
 
 
 #: All of them.
-Reshaping = Prepare | Back | Flip | Last | Parted | Abort | Fate | Neighbours | Adopt
+Reshaping = Prepare | Back | Flip | Last | Parted | Joined | Abort | Fate | Neighbours | Adopt
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -151,7 +168,14 @@ class Unreachable:
     reason: str = ""
 
 
-ReshapeEvent = Substitute | Unreachable
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """By hand, and at both ends: a link may be part of the tree again that was replaced."""
+
+    peer: Peer
+
+
+ReshapeEvent = Substitute | Unreachable | Allow
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------
@@ -195,20 +219,24 @@ class HangUp(NamedTuple):
 
 
 class LinkAdded(NamedTuple):
-    """A link is part of the tree from now on: it is dialled again when it breaks and when this broker starts."""
+    """A link is part of the tree from now on: it is dialled again when it breaks and when this broker starts.
+
+    A broker that starts again must know of it, by its `Mark`.
+    """
 
     peer: Peer
+    generation: int
     address: Address = None
 
 
 class LinkRemoved(NamedTuple):
     """A link was replaced and is not part of the tree any more: it is not dialled again, but closed only when `HangUp` says so.
 
-    A broker that starts again must know of it: whoever of the two ends remembers it refuses the link to the other one.
+    A broker that starts again must know of it, by its `Mark`: whoever of the two ends remembers it refuses the link.
     """
 
     peer: Peer
-    job: JobId
+    generation: int
 
 
 class Reshaped(NamedTuple):

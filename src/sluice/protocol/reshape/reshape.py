@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, assert_never
 
 from sluice.protocol.batch import Peer
@@ -25,6 +26,7 @@ from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job, Old
 from sluice.protocol.reshape.messages import (
     Abort,
+    Address,
     Adopt,
     Back,
     Dial,
@@ -32,9 +34,11 @@ from sluice.protocol.reshape.messages import (
     Flip,
     HangUp,
     JobId,
+    Joined,
     Last,
     LinkAdded,
     LinkRemoved,
+    Mark,
     Neighbours,
     Parted,
     Plan,
@@ -95,15 +99,15 @@ class Host(Protocol):
 class Reshape:
     """The links of a broker to others, and the one job that it takes part in."""
 
-    def __init__(self, host: Host, config: ReshapeConfig, replaced: Mapping[Peer, JobId]) -> None:
+    def __init__(self, host: Host, config: ReshapeConfig, marks: Mapping[Peer, Mark]) -> None:
         self._host = host
         self._config = config
         #: The links that work, as they came up.
         self.links: dict[Peer, LinkUp] = {}
         #: The channel that belongs to the tree, for each link that does, whether it works or is held.
         self.channels: dict[Peer, Peer] = {}
-        #: Links that are not part of the tree any more, and the job that replaced them.
-        self.replaced: dict[Peer, JobId] = dict(replaced)
+        #: What is known of links that were replaced or added.
+        self.marks: dict[Peer, Mark] = dict(marks)
         #: Links that were replaced and that this broker hangs up when the other end is done with them.
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
@@ -142,10 +146,24 @@ class Reshape:
                 self._prepare_next(job)
         elif self._doubts.about(peer):
             pass  # until it is known whether it was replaced
-        elif peer in self.replaced:
-            self._host.send(peer, Parted(self.replaced[peer]))
+        elif not self._mark(peer).is_member:
+            self._host.send(peer, Parted(self._mark(peer).generation))
         elif job is None or peer not in _ends(job.plan, self._host.name):
             self._join_tree(peer)
+
+    def _mark(self, peer: Peer) -> Mark:
+        return self.marks.get(peer, Mark(0, is_member=True))
+
+    def _set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
+        """A link is part of the tree from now on, or not any more."""
+        self.marks[peer] = Mark(generation, is_member)
+        self._host.do(LinkAdded(peer, generation, address) if is_member else LinkRemoved(peer, generation))
+
+    def allow(self, peer: Peer) -> None:
+        """A link may be part of the tree again."""
+        mark = self._mark(peer)
+        if not mark.is_member:
+            self._set_mark(peer, mark.generation + 1, True)
 
     def _join_tree(self, peer: Peer) -> None:
         """A link is of the tree and begins anew."""
@@ -191,7 +209,7 @@ class Reshape:
             self._tell_end(plan.job, Stage.REFUSED, (), reason)
             return
         is_broken = plan.b not in self.links or plan.b not in self.channels
-        job = self._enter(plan, (self._host.name,), None, is_broken, self._host.is_steered, now)
+        job = self._enter(plan, (self._host.name,), None, is_broken, self._host.is_steered, (0, 0), now)
         self._go_on(job)
 
     def _objection(self, plan: Plan, path: tuple[Peer, ...], prev: Peer | None) -> str | None:
@@ -243,13 +261,21 @@ class Reshape:
         return None
 
     def _enter(
-        self, plan: Plan, path: tuple[Peer, ...], prev: Peer | None, is_broken: bool, is_steered: bool, now: float
+        self,
+        plan: Plan,
+        path: tuple[Peer, ...],
+        prev: Peer | None,
+        is_broken: bool,
+        is_steered: bool,
+        generations: tuple[int, int],
+        now: float,
     ) -> Job:
         """Takes part from now on: the old channels of the chain become the old plane."""
         name = self._host.name
         following = None if name == plan.b else self._next(plan, path[:-1])
         deadline = now + self._config.patience_seconds
-        job = self.job = Job(plan, path, prev, following, is_broken, is_steered, deadline)
+        generations = self._later(plan, *generations)
+        job = self.job = Job(plan, path, prev, following, is_broken, is_steered, generations, deadline)
         for link in (prev, following, *_ends(plan, name)):
             if link is not None and link in self.channels:
                 job.old[link] = Old(self.channels[link])
@@ -259,6 +285,15 @@ class Reshape:
                 job.old[link] = Old(job.old[link].channel, has_heard=True, has_said=True)
         self._host.directions.part([old.channel for old in job.old.values()], Plane.OLD)
         return job
+
+    def _later(self, plan: Plan, old: int, new: int) -> tuple[int, int]:
+        """Generations that are later than all that the ends of the links know of."""
+        name = self._host.name
+        for end in _ends(plan, name):
+            old = max(old, self._mark(end).generation + 1)
+        if name in (plan.c, plan.d):
+            new = max(new, self._mark(plan.d if name == plan.c else plan.c).generation + 1)
+        return old, new
 
     def _go_on(self, job: Job) -> None:
         """Has the next broker prepare, over a new link if it has to be."""
@@ -272,7 +307,7 @@ class Reshape:
         assert job.next is not None
         kinds = [kind for kind in self._host.tables_between_brokers() if not self._waits(job, kind)]
         tables = self._open(job, job.next, kinds)
-        self._host.send(job.next, Prepare(job.plan, job.path, job.is_broken, job.is_steered, tables))
+        self._host.send(job.next, Prepare(job.plan, job.path, job.is_broken, job.is_steered, job.generations, tables))
         self._host.join(job.new[job.next])
 
     def _waits(self, job: Job, kind: Kind) -> bool:
@@ -297,8 +332,12 @@ class Reshape:
         match message:
             case Prepare():
                 self._prepare(peer, message, now)
-            case Parted(id):
-                self._parted(peer, id)
+            case Parted(generation):
+                self._parted(peer, generation)
+            case Joined(generation):
+                if generation > self._mark(peer).generation:
+                    self._set_mark(peer, generation, True)
+                    self._host.do(HangUp(peer))
             case Back(id) | Flip(id) | Last(id) | Abort(id):
                 if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
                     self._proceed(job, peer, message)
@@ -319,7 +358,7 @@ class Reshape:
             return
         name = self._host.name
         is_steered = message.is_steered or self._host.is_steered
-        job = self._enter(plan, (*message.path, name), peer, message.is_broken, is_steered, now)
+        job = self._enter(plan, (*message.path, name), peer, message.is_broken, is_steered, message.generations, now)
         self._open(job, peer, ())
         self._host.join(job.new[peer])
         if not self._host.hear(job.new[peer], message.tables, job.base(peer)):
@@ -334,9 +373,9 @@ class Reshape:
 
     def _proceed(self, job: Job, peer: Peer, message: Back | Flip | Last | Abort) -> None:
         match message:
-            case Back(_, path, is_steered, tables):
+            case Back(_, path, is_steered, generations, tables):
                 if peer == job.next and not job.is_flipped:
-                    job.path, job.is_steered = path, is_steered
+                    job.path, job.is_steered, job.generations = path, is_steered, generations
                     self._back(job, peer, tables)
             case Flip(_, tables):
                 if peer == job.prev and not job.is_flipped:
@@ -360,7 +399,7 @@ class Reshape:
         """Tells the broker before this one everything."""
         if job.prev is not None:
             tables = self._open(job, job.prev, self._host.tables_between_brokers())
-            self._host.send(job.prev, Back(job.id, job.path, job.is_steered, tables))
+            self._host.send(job.prev, Back(job.id, job.path, job.is_steered, job.generations, tables))
 
     def _back(self, job: Job, peer: Peer, tables: tuple[Change | Snapshot, ...]) -> None:
         self._host.hear(job.new[peer], tables, job.base(peer))
@@ -385,15 +424,12 @@ class Reshape:
         self._doubts.remember(job.id, True)
         self._host.flip(job.new.values())
         plan, name = job.plan, self._host.name
-        if name in (plan.a, plan.b):
-            [end] = _ends(plan, name)
-            self.replaced[end] = job.id
-            self._host.do(LinkRemoved(end, job.id))
+        old, new = job.generations
+        for end in _ends(plan, name):
+            self._set_mark(end, old, False)
         if name in (plan.c, plan.d):
             far = plan.d if name == plan.c else plan.c
-            self.replaced.pop(far, None)
-            address = plan.address if name == plan.c else self.links[far].address
-            self._host.do(LinkAdded(far, address))
+            self._set_mark(far, new, True, plan.address if name == plan.c else self.links[far].address)
         if job.prev is None:
             self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
 
@@ -419,21 +455,30 @@ class Reshape:
         for link in old:
             self.channels.pop(link, None)
         self.channels.update(job.new)
+        for link in job.new:
+            self.links[link] = replace(self.links[link], job=None)
         self.job = None
         plan, name = job.plan, self._host.name
         if name == plan.b and plan.a in self.links:
-            self._host.send(plan.a, Parted(job.id))
+            self._host.send(plan.a, Parted(job.generations[0]))
         if name == plan.a:
             self._parting[plan.b] = job.id
-            if plan.b not in self.links or job.is_broken:
+            if plan.b not in self.links or job.is_broken or job.is_parted:
                 self._part(plan.b)
 
-    def _parted(self, peer: Peer, id: JobId) -> None:
-        """The other end of a link that was replaced needs it no longer, or never heard that the job did not take place."""
+    def _parted(self, peer: Peer, generation: int) -> None:
+        """The other end of a link needs it no longer, or knows better, or does not know that it was added again."""
+        mark, job = self._mark(peer), self.job
         if peer in self._parting:
             self._part(peer)
-        elif self.replaced.get(peer) != id and (self.job is None or self.job.id != id):
-            self._leave(peer, id)
+        elif job is not None and peer in _ends(job.plan, self._host.name):
+            job.is_parted = True
+        elif not mark.is_member:
+            self._host.do(HangUp(peer))
+        elif mark.generation > generation:
+            self._host.send(peer, Joined(mark.generation))
+        else:
+            self._leave(peer, generation)
 
     def _part(self, peer: Peer) -> None:
         """The old link goes, and the job is done."""
@@ -441,13 +486,15 @@ class Reshape:
         self._host.do(HangUp(peer))
         self._tell_end(id, Stage.DONE, (), "")
 
-    def _leave(self, peer: Peer, id: JobId) -> None:
+    def _leave(self, peer: Peer, generation: int) -> None:
         """The other end holds a link to be replaced, and so it is."""
+        self._set_mark(peer, generation, False)
+        if self.job is not None and peer in self.job.neighbours:
+            self._fail(f"the link {self._host.name} - {peer} was replaced: {AGAIN}")
         if peer in self.channels:
-            self._host.link_down(self.channels.pop(peer))
-        self.replaced[peer] = id
-        self._host.do(LinkRemoved(peer, id))
-        self._host.do(HangUp(peer))
+            self._restart(peer)
+        else:
+            self._host.do(HangUp(peer))
 
     def _fail(self, reason: str, source: Peer | None = None) -> None:
         """The job cannot go on: it is called off, or, if that is too late, the links of the chain begin anew."""
@@ -505,13 +552,12 @@ class Reshape:
         if message.to != self._host.name:
             self._pass_on(message)
         elif message.took_place is None:
-            took_place = self._doubts.fate(message.job)
-            if took_place is not None:
-                self._pass_on(Fate(message.job, message.by, message.to, took_place))
+            if self.job is None or self.job.id != message.job:
+                self._pass_on(Fate(message.job, message.by, message.to, self._doubts.fate(message.job)))
         else:
             doubt = self._doubts.answered(message)
             if doubt is not None:
-                self._resolve(doubt.end, message.job, message.took_place)
+                self._resolve(doubt.end, message.took_place)
 
     def _pass_on(self, message: Fate) -> None:
         way = self._host.way(message.to, self._host.name)
@@ -519,14 +565,13 @@ class Reshape:
             if channel == way and link in self.links:
                 self._host.send(link, message)
 
-    def _resolve(self, end: Peer, id: JobId, took_place: bool) -> None:
+    def _resolve(self, end: Peer, took_place: bool) -> None:
         """It is known now whether the old link is part of the tree."""
         if not took_place:
-            del self.replaced[end]
-            self._host.do(LinkAdded(end))
+            self.allow(end)
             self._host.do(HangUp(end))
         elif end in self.links:
-            self._host.send(end, Parted(id))
+            self._host.send(end, Parted(self._mark(end).generation))
 
     def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
         self.ended[stage] += 1
@@ -544,7 +589,7 @@ class Reshape:
             "done": self.ended[Stage.DONE],
             "refused": self.ended[Stage.REFUSED],
             "failed": self.ended[Stage.FAILED],
-            "replaced_links": list(self.replaced),
+            "replaced_links": [peer for peer, mark in self.marks.items() if not mark.is_member],
         }
 
 

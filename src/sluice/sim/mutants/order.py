@@ -27,7 +27,7 @@ def _() -> Patch:
 
 @mutant("order", "floor-of-one-link", "a broker promises what the best of its other links promises, not the worst")
 def _() -> Patch:
-    return Floors, "_lowest", lambda original: lambda self: original(self)[1:]
+    return Floors, "_lowest", lambda original: lambda self, plane: original(self, plane)[1:]
 
 
 @mutant("order", "hop-forgotten", "what is held back waits for one link only")

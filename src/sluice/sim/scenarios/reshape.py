@@ -9,15 +9,35 @@ broker off the way hears of it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from sluice.protocol.messages import Change, Message, Snapshot
+from sluice.protocol.lease import LeaseConfig
+from sluice.protocol.messages import Change, Message, Notify, Received, Snapshot
+from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Stage
+from sluice.protocol.route.directions import Plane
 from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
+from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import Performer, Plan, Planned, Replace
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
-from sluice.sim.spec import ACKNOWLEDGED, COMPLETE, INTERESTS, LIVE, SAFETY, Violation
+from sluice.sim.spec import (
+    ACKNOWLEDGED,
+    COMPLETE,
+    INTERESTS,
+    LIVE,
+    LOGGED,
+    PAIRWISE,
+    PUBLISHED,
+    RELIABLE,
+    SAFETY,
+    STORED_FIRST,
+    WANTED,
+    WITHHELD,
+    Check,
+    Violation,
+)
 from sluice.sim.world import World
 
 #: Mostly small trees; a chain has three brokers at least.
@@ -32,7 +52,7 @@ class Reshape(Scenario):
     name = "reshape"
     says = "links are replaced under traffic, and nothing is lost or comes twice"
     faults = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE)
-    checks = (*SAFETY, LIVE, ACKNOWLEDGED, COMPLETE, *INTERESTS)
+    checks = (*SAFETY, LIVE, ACKNOWLEDGED, COMPLETE, *INTERESTS, PAIRWISE, WITHHELD)
     calm = 0.6
 
     def plan(self, seed: int, choices: Choices) -> Plan:
@@ -42,19 +62,40 @@ class Reshape(Scenario):
         options = draft.options
         options["cold"] = False
         options["watches"] = random.random() < 0.3
+        # What clients ask for beside the ordinary: order, streams without gaps; or tables that are believed for a while only.
+        options["asks"] = random.choice(("nothing", "nothing", "order", "streams", "leases"))
+        if options["asks"] == "streams":
+            options["advertisements"] = None
         # Whether nothing happens while links are replaced, so that who is told something is told because of that.
         options["still"] = not options["faults"] and random.random() < 0.3
         options["breaks"] = random.choice((0.0, 0.0, 0.5, 1.0)) if not options["still"] else 0.0
         options["replaced"] = random.choice((1, 2, 3, 6, 12))
         brokers, links, clients = draft.people()
-        churn = draft.churn(clients, watches=options["watches"])
+        churn = draft.churn(
+            clients,
+            watches=options["watches"],
+            ordered=0.6 if options["asks"] == "order" else 0.0,
+            marked=0.2 if options["asks"] == "order" else 0.0,
+            reliable=0.7 if options["asks"] == "streams" else 0.0,
+        )
         planned = draft.timed(churn)
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
         if not options["still"]:
             planned += self._replacements(draft, end)
-        config = replace(draft.config(), reshape=ReshapeConfig(patience_seconds=PATIENCE_SECONDS))
+        lease = LeaseConfig(renew_seconds=150.0, lease_seconds=400.0, max_delay_seconds=1.0, diameter=len(brokers) + 1)
+        config = replace(
+            draft.config(lease=lease if options["asks"] == "leases" else None, durable=options["asks"] == "streams"),
+            reliable=ReliableConfig(silence_seconds=0.5, gap_seconds=4.0, patience_seconds=20.0, absence_seconds=1e6),
+            reshape=ReshapeConfig(patience_seconds=PATIENCE_SECONDS),
+        )
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
+
+    def checks_of(self, plan: Plan) -> tuple[Check, ...]:
+        """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere."""
+        if plan.config.durable:
+            return (PUBLISHED, WANTED, LOGGED, STORED_FIRST, *RELIABLE)
+        return self.checks
 
     def _replacements(self, draft: Draft, end: float) -> list[Planned]:
         random = draft.random("replacements")
@@ -69,7 +110,9 @@ class Reshape(Scenario):
         performer = Performer(world)
         world.shape.is_changing = True
         # On a chain a message may pass through all brokers where there were few before.
-        world.trace.events[0] = replace(world.stage()[0], delay_seconds=world.max_delay * len(world.brokers))
+        delay_seconds = None if plan.config.durable else world.max_delay * len(world.brokers)
+        world.trace.events[0] = replace(world.stage()[0], delay_seconds=delay_seconds)
+        world.after_step = partial(self._look, world, outcome)
         world.settle()
         performer.schedule(plan.actions)
         world.settle()
@@ -90,13 +133,23 @@ class Reshape(Scenario):
         for probe in plan.probes:
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)
-        world.settle()
+        self._rest(world)
 
     def _rest(self, world: World) -> None:
         """Nothing moves any more, and no job waits for its time to be over."""
         world.settle()
         world.run(world.now + PATIENCE_SECONDS)
         world.settle()
+
+    def _look(self, world: World, outcome: Outcome, node: BrokerNode, event: object) -> None:
+        """Nothing comes the new way to a broker that does not send anything there yet."""
+        core = node.core
+        if core is None or not isinstance(event, Received) or not isinstance(event.message, Notify):
+            return
+        job = core.reshape.job
+        if job is not None and not job.is_flipped and core.directions.plane(event.peer) == Plane.NEW:
+            says = f"{node.name} has not flipped, and gets {event.message} from {event.peer}"
+            outcome.violations.append(Violation("flips-first", world.now, says))
 
     def _replace_one_by_one(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """Replaces links at rest, and looks who hears of it."""

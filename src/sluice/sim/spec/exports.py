@@ -84,7 +84,7 @@ def _alpha(configuration: Configuration, broker: Peer, kind: Kind, peer: Peer, s
             if other != peer and view.roles.get(other) == Role.CLIENT:
                 whole.update(dict.fromkeys(configuration.entries(broker, Kind.SUBSCRIPTIONS, other)))
     # That a client wants order concerns its own broker alone.
-    whole = {replace(entry, ordered=False): None for entry in whole}
+    whole = {replace(entry, reliable=False, ordered=False): None for entry in whole}
     if steered_by is None:
         return list(whole)
     steering = filters.set_of(entry.where for entry in configuration.entries(broker, steered_by, peer))

@@ -1,0 +1,205 @@
+"""Bugs in reshaping: planes that mix, steps that come too early, links that are left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.broker.broker import Broker
+from sluice.broker.links import Links
+from sluice.protocol.complete import Completion
+from sluice.protocol.export import Replica
+from sluice.protocol.messages import Received
+from sluice.protocol.reshape.channel import link_of
+from sluice.protocol.reshape.doubt import Doubts
+from sluice.protocol.reshape.job import Job
+from sluice.protocol.reshape.messages import Mark
+from sluice.protocol.reshape.reshape import Reshape
+from sluice.protocol.route.directions import Directions, Plane
+from sluice.sim.mutants.mutant import Patch, mutant
+
+# --- planes -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("reshape", "no-epoch", "what comes for a channel that is closed counts for the one that the link has now")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def handle(self: Broker, event: Any) -> None:
+            if isinstance(event, Received) and event.peer not in self.roles:
+                event = Received(self.reshape.channels.get(link_of(event.peer), event.peer), event.message)
+            original(self, event)
+
+        return handle
+
+    return Broker, "_handle", make
+
+
+@mutant("reshape", "untagged", "notifications pass from one plane to the other")
+def _() -> Patch:
+    return Directions, "leads", lambda original: lambda self, source, peer: True
+
+
+@mutant("reshape", "ghost-of-the-old", "what came in the old plane is told in the new one")
+def _() -> Patch:
+    return Directions, "_reports", lambda original: lambda self, source, peer: True
+
+
+@mutant("reshape", "sides-switched-at-once", "the sides are told of the new plane as soon as a broker takes part")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def enter(self: Reshape, *more: Any) -> Any:
+            job = original(self, *more)
+            self._host.flip(())
+            return job
+
+        return enter
+
+    return Reshape, "_enter", make
+
+
+@mutant("reshape", "sides-never-switched", "the sides are not told of the new plane when a broker flips")
+def _() -> Patch:
+    return Links, "flip", lambda original: lambda self, heard: self.directions.flip()
+
+
+@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def leads(self: Directions, source: str, peer: str) -> bool:
+            if self._planes and self.plane(source) == Plane.SIDE:
+                return self.plane(peer) in (Plane.SIDE, Plane.OLD)
+            return bool(original(self, source, peer))
+
+        return leads
+
+    return Directions, "leads", make
+
+
+@mutant("reshape", "promises-of-both", "a promise counts what comes in both planes, so that all wait for each other")
+def _() -> Patch:
+    return Directions, "reaches", lambda original: lambda self, source, plane: True
+
+
+@mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def join(self: Links, peer: str) -> None:
+            original(self, peer)
+            if self.directions.plane(peer) == Plane.NEW:
+                self.order.algorithm.unlinked(peer)
+
+        return join
+
+    return Links, "join", make
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("reshape", "flips-while-preparing", "a broker flips before it has heard from the other side")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def go_on(self: Reshape, job: Job) -> None:
+            self._flip(job)
+            original(self, job)
+
+        return go_on
+
+    return Reshape, "_go_on", make
+
+
+@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables")
+def _() -> Patch:
+    return Links, "is_steered", lambda original: property(lambda self: False)
+
+
+@mutant("reshape", "closes-without-last", "old channels are dropped as soon as a broker has flipped")
+def _() -> Patch:
+    return Job, "is_clear", lambda original: property(lambda self: self.is_flipped)
+
+
+@mutant("reshape", "last-too-early", "a broker says that nothing follows before it has heard so itself")
+def _() -> Patch:
+    return Job, "may_say_last", lambda original: lambda self, link: self.is_flipped and not self.old[link].has_said
+
+
+@mutant("reshape", "busy-accepts", "a broker takes part in a second job")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def objection(self: Reshape, *more: Any) -> Any:
+            job, self.job = self.job, None
+            found = original(self, *more)
+            self.job = None if found is None else job
+            return found
+
+        return objection
+
+    return Reshape, "_objection", make
+
+
+@mutant("reshape", "abort-leaves-channels", "a job that is called off leaves its channels open")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def abort(self: Reshape, job: Job, *more: Any) -> None:
+            job.new.clear()
+            original(self, job, *more)
+
+        return abort
+
+    return Reshape, "_abort", make
+
+
+@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def close(self: Links, peers: list[str], successors: Any = None) -> None:
+            for peer in peers:
+                original(self, [peer], successors)
+
+        return close
+
+    return Links, "close", make
+
+
+@mutant("reshape", "ack-too-early", "a subscription that is on its way does not wait for the new channel")
+def _() -> Patch:
+    return Completion, "await_also", lambda original: lambda self, peer, sequence, others: None
+
+
+@mutant("reshape", "nothing-copied", "changes of what the old channel told are taken for changes of nothing")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def copy(self: Replica, other: Replica) -> None:
+            self.version = other.version
+
+        return copy
+
+    return Replica, "copy", make
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("reshape", "old-link-left", "the link that was replaced is never hung up")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def part(self: Reshape, peer: str) -> None:
+            self._parting.pop(peer)
+
+        return part
+
+    return Reshape, "_part", make
+
+
+@mutant("reshape", "marks-forgotten", "a broker takes every link for a part of the tree")
+def _() -> Patch:
+    return Reshape, "_mark", lambda original: lambda self, peer: Mark(0, is_member=True)
+
+
+@mutant("reshape", "generations-stand", "links have the same generation, whatever becomes of them")
+def _() -> Patch:
+    return Reshape, "_later", lambda original: lambda self, plan, old, new: (1, 1)
+
+
+@mutant("reshape", "fate-made-up", "whoever is asked says that the job did not take place")
+def _() -> Patch:
+    return Doubts, "fate", lambda original: lambda self, id: False
