@@ -41,7 +41,7 @@ from sluice.sim.plan import (
 from sluice.sim.spec import ALL, Check, Violation
 from sluice.sim.trace import Trace
 from sluice.sim.workload import Churn, spread, tree
-from sluice.sim.world import CoreError, NeverQuiet, World
+from sluice.sim.world import NeverQuiet, World
 
 #: The routing algorithms that a seed chooses from.
 ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect")
@@ -112,7 +112,7 @@ class Scenario(ABC):
             world = plan.build()
             outcome.trace = world.trace
             self.perform(world, plan, outcome)
-        except (CoreError, NeverQuiet) as error:
+        except SluiceError as error:
             at = world.now if world is not None else 0.0
             check = "never-quiet" if isinstance(error, NeverQuiet) else "core-error"
             outcome.violations.insert(0, Violation(check, at, str(error), ()))

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, assert_never
 
+from sluice.errors import SluiceError
 from sluice.protocol.messages import Role
 from sluice.protocol.reshape.messages import (
     Allow,
@@ -139,7 +140,8 @@ class Shape:
 
     def _link(self, node: BrokerNode, peer: str) -> Link:
         link = self.link(node.name, peer)
-        assert link is not None, f"{node.name} speaks of a link to {peer}, and there is none"
+        if link is None:
+            raise SluiceError(f"{node.name} speaks of a link to {peer}, and there is none")
         return link
 
     def _dial(self, node: BrokerNode, peer: str, job: JobId) -> None:

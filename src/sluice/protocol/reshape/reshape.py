@@ -225,6 +225,8 @@ class Reshape:
             return f"the link {prev} - {name} is not what it was when the job began: {AGAIN}"
         end = {plan.a: plan.b, plan.b: plan.a}.get(name)
         if end is not None:
+            if not self._mark(end).is_member:
+                return f"the link {plan.a} - {plan.b} was replaced before"
             way = self._host.way(end, name)
             if way is not None and way != self.channels.get(end):
                 return f"there is no link {plan.a} - {plan.b}: {name} reaches {end} through {way}"

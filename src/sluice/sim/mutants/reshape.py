@@ -74,11 +74,6 @@ def _() -> Patch:
     return Directions, "leads", make
 
 
-@mutant("reshape", "promises-of-both", "a promise counts what comes in both planes, so that all wait for each other")
-def _() -> Patch:
-    return Directions, "reaches", lambda original: lambda self, source, plane: True
-
-
 @mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for")
 def _() -> Patch:
     def make(original: Any) -> Any:

@@ -14,6 +14,7 @@ from functools import partial
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Message, Notify, Received, Snapshot
 from sluice.protocol.reliable.config import ReliableConfig
+from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Stage
 from sluice.protocol.route.directions import Plane
@@ -129,7 +130,8 @@ class Reshape(Scenario):
         outcome.violations += self._judge_shape(world, outcome)
         world.shape.tell()
         world.trace.append(said.Quiet(world.now))
-        outcome.violations += judge_tables(world) + judge_demand(world)
+        if not outcome.violations:
+            outcome.violations += judge_tables(world) + judge_demand(world)
         for probe in plan.probes:
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)
@@ -182,6 +184,9 @@ class Reshape(Scenario):
         for name, node in world.brokers.items():
             if node.core is not None and node.core.reshape.job is not None:
                 says = f"{name} still takes part in {node.core.reshape.job.id}"
+                found.append(Violation("ends", world.now, says))
+            if node.core is not None and len({*map(link_of, node.core.roles)}) < len(node.core.roles):
+                says = f"{name} has several channels for a link: {list(node.core.roles)}"
                 found.append(Violation("ends", world.now, says))
         for order in world.shape.unfinished():
             found.append(Violation("ends", world.now, f"{order.plan} never ends: {order.stage}"))
