@@ -29,7 +29,10 @@ YES, NO, FAILED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = _parser().parse_args(argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    if words[:2] in (["broker", "join"], ["broker", "leave"]):
+        words[:2] = [" ".join(words[:2])]  # verbs of two words
+    arguments = _parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -194,11 +197,10 @@ def _broker_parser(verbs: Any) -> None:
 
     parser = _verb(verbs, "broker", command.BROKER_SUMMARY, command.BROKER_DESCRIPTION, command.BROKER_EXAMPLES)
     command.add_broker_arguments(parser)
-    inner = parser.add_subparsers(title="in a network that runs", metavar="VERB")
-    joining = _verb(inner, "join", join_command.SUMMARY, join_command.DESCRIPTION, join_command.EXAMPLES)
-    join_command.add_arguments(joining)
+    parser = _verb(verbs, "broker join", join_command.SUMMARY, join_command.DESCRIPTION, join_command.EXAMPLES)
+    join_command.add_arguments(parser)
     said = (reshape_command.LEAVE_SUMMARY, reshape_command.LEAVE_DESCRIPTION, reshape_command.LEAVE_EXAMPLES)
-    reshape_command.add_leave_arguments(_verb(inner, "leave", *said))
+    reshape_command.add_leave_arguments(_verb(verbs, "broker leave", *said))
 
 
 def _link_parser(verbs: Any) -> None:

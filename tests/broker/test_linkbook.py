@@ -17,6 +17,7 @@ from sluice.broker.server import Server
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 from sluice.protocol.messages import Answer, Connect, Done, Failed, Kind, Leave, Part, Question, Replace
+from sluice.protocol.reshape.messages import Mark
 from tests.broker.raw import Guest, played, running, until
 
 A, B, C = (Address.of(f"h:{port}") for port in (1, 2, 3))
@@ -33,11 +34,10 @@ def test_what_was_changed_is_there_again(tmp_path: Path) -> None:
     assert [again.source(each) for each in (B, C, None)] == ["configuration", "added at run time", "dialled by it"]
     again.add("a", A)
     again.remove("c", C)
-    again.remove("z", None, "z/1")  # whom nobody here dials
-    assert LinkBook([A, B], file).replaced == {"z": "z/1"}
-    again.add("z", None)
+    again.remove("z", None, Mark(3, is_member=False))  # whom nobody here dials
+    assert LinkBook([A, B], file).marks == {"z": Mark(3, is_member=False)}
     assert LinkBook([A, B], file).dialled == [A, B]
-    assert json.loads(file.read_text()) == {"added": {}, "removed": {}, "replaced": {}}
+    assert json.loads(file.read_text()) == {"added": {}, "removed": {}, "marks": {"z": [3, False]}}
 
 
 def test_a_file_that_says_nothing_is_an_error(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_what_cannot_be_linked_is_told() -> None:
         ):
             answer = await ask(c, Connect(address))
             assert isinstance(answer, Failed) and problem in answer.reason
-        assert {*c.peers} == {"b"} and c.links.account() == {"added": {}, "removed": {}, "replaced": {}}
+        assert {*c.peers} == {"b"} and c.links.account() == {"added": {}, "removed": {}, "marks": {}}
 
 
 @played

@@ -174,17 +174,17 @@ CLOCKS = (0, {"b": 1})
     ("number", "content", "reason"),
     [
         (77, (), "unknown type 77"),
-        (1, (1, 5, "ann", 1, 0, 0, None, None, None, None, False), "5 is not a valid Role"),
-        (1, (1, 1, "ann", 1, 0, 9, None, None, None, None, False), "9 is not a valid Policy"),
-        (1, (1, 1, "", 1, 0, 0, None, None, None, None, False), "a name has 1 to 200 characters"),
-        (1, (1, 0, "b", 1, 0, 0, None, "", None, None, False), "a name has 1 to 200 characters"),
+        (1, (1, 5, "ann", 1, 0, 0, None, None, None, None), "5 is not a valid Role"),
+        (1, (1, 1, "ann", 1, 0, 9, None, None, None, None), "9 is not a valid Policy"),
+        (1, (1, 1, "", 1, 0, 0, None, None, None, None), "a name has 1 to 200 characters"),
+        (1, (1, 0, "b", 1, 0, 0, None, "", None, None), "a name has 1 to 200 characters"),
         (
             1,
             (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None, None, None, False),
             "a name has 1 to 200 characters, not 201",
         ),
         (1, (1, 1, "ann", 1, 0), "length"),
-        (1, (1, 1, b"ann", 1, 0, 0, None, None, None, None, False), "str"),
+        (1, (1, 1, b"ann", 1, 0, 0, None, None, None, None), "str"),
         (
             1,
             (1, 0, "b", 1, 0, 0, None, None, "x" * (MAX_ADDRESS + 1), None, False),

@@ -15,7 +15,7 @@ from typing import Any
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 from sluice.protocol.batch import Peer
-from sluice.protocol.reshape.messages import JobId
+from sluice.protocol.reshape.messages import Mark
 
 #: Where the changes are kept in a data directory.
 FILE_NAME = "links.json"
@@ -37,12 +37,12 @@ class LinkBook:
         #: What was changed at run time, by the names of the neighbours.
         self._added: dict[Peer, Address] = {}
         self._removed: dict[Peer, Address] = {}
-        #: Links that were replaced by others, whoever dialled them, and the jobs that did it.
-        self.replaced: dict[Peer, JobId] = {}
+        #: What jobs have made of links, whoever dialled them.
+        self.marks: dict[Peer, Mark] = {}
         #: What links that are or were up were dialled at.
         self._met: dict[Peer, Address] = {}
         if file is not None and file.exists():
-            self._added, self._removed, self.replaced = _read(file)
+            self._added, self._removed, self.marks = _read(file)
 
     @property
     def dialled(self) -> list[Address]:
@@ -59,23 +59,26 @@ class LinkBook:
         """Where a broker is dialled; None: it is not, or was not there yet."""
         return self._met.get(peer) or self._added.get(peer)
 
-    def add(self, peer: Peer, address: Address | None) -> None:
-        """From now on there is a link to this neighbour; with an address it is dialled."""
-        self.replaced.pop(peer, None)
+    def add(self, peer: Peer, address: Address | None, mark: Mark | None = None) -> None:
+        """From now on there is a link to this neighbour; with an address it is dialled. A job gives it a mark."""
+        self._set_mark(peer, mark)
         if address is not None:
             self._removed = {name: each for name, each in self._removed.items() if each != address}
             if address not in self._configured:
                 self._added[peer] = address
         self._write()
 
-    def remove(self, peer: Peer, address: Address | None, job: JobId | None = None) -> None:
-        """From now on there is no link to this neighbour; without an address it was not dialled. A job may have replaced it."""
+    def remove(self, peer: Peer, address: Address | None, mark: Mark | None = None) -> None:
+        """From now on there is no link to this neighbour; without an address it was not dialled. A job gives it a mark."""
+        self._set_mark(peer, mark)
         self._added.pop(peer, None)
         if address in self._configured:
             self._removed[peer] = address
-        if job is not None:
-            self.replaced[peer] = job
         self._write()
+
+    def _set_mark(self, peer: Peer, mark: Mark | None) -> None:
+        if mark is not None:
+            self.marks[peer] = mark
 
     def source(self, address: Address | None) -> str:
         """Where a link comes from, in a word or two; without an address the other end has dialled it."""
@@ -88,7 +91,7 @@ class LinkBook:
         return {
             "added": {name: str(address) for name, address in self._added.items()},
             "removed": {name: str(address) for name, address in self._removed.items()},
-            "replaced": dict(self.replaced),
+            "marks": {name: [*mark] for name, mark in self.marks.items()},
         }
 
     def _write(self) -> None:
@@ -104,10 +107,13 @@ class LinkBook:
         beside.replace(self._file)
 
 
-def _read(file: Path) -> tuple[dict[Peer, Address], dict[Peer, Address], dict[Peer, JobId]]:
+def _read(file: Path) -> tuple[dict[Peer, Address], dict[Peer, Address], dict[Peer, Mark]]:
     try:
         changes = json.loads(file.read_text(encoding="utf-8"))
-        return _addresses(changes["added"]), _addresses(changes["removed"]), dict(changes["replaced"])
+        marks = {
+            name: Mark(int(generation), bool(is_member)) for name, (generation, is_member) in changes["marks"].items()
+        }
+        return _addresses(changes["added"]), _addresses(changes["removed"]), marks
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigurationError) as error:
         raise ConfigurationError(
             f"{file} does not say which links were changed ({error}): remove it to have those of the configuration back"

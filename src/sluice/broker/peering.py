@@ -99,7 +99,7 @@ class Peering:
         #: All jobs that need the link.
         self.jobs: dict[str, None] = {}
         self.is_of_tree = job is None
-        #: Whether an operator has this link added.
+        #: Whether an operator has this broker dial the other.
         self.is_added = False
         #: The channel of what comes, as the core calls it, and the job whose channel what goes is in; "": the first one.
         self.channel: Peer = ""
@@ -151,7 +151,7 @@ class Peering:
         self.connection.allow(MAX_MESSAGE_BYTES)
         if isinstance(said, Hello):
             self.address = self._address_of(said)
-            self.job, self.is_of_tree, self.is_added = said.job, said.job is None, said.is_added
+            self.job, self.is_of_tree = said.job, said.job is None
         self.answered.set()
 
     def _address_of(self, hello: Hello) -> Address | None:

@@ -155,7 +155,7 @@ class Server:
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(
-            *(self.name, core, incarnation, accepted), node=self.config.node, head=head, replaced=self.links.replaced
+            *(self.name, core, incarnation, accepted), node=self.config.node, head=head, marks=self.links.marks
         )
         self.broker.forwarding.begin()
         dialler = Dialler(self, self._security, self._hello)
@@ -252,7 +252,6 @@ class Server:
             node=self.config.node,
             address=None if self._listener is None else str(self.address),
             job=peering.job,
-            is_added=peering.is_added,
         )
 
     def hello(self, peering: Peering, hello: Hello) -> None:

@@ -36,11 +36,13 @@ from sluice.protocol.messages import (
     Role,
 )
 from sluice.protocol.reshape.messages import (
+    Allow,
     Dial,
     HangUp,
     JobId,
     LinkAdded,
     LinkRemoved,
+    Mark,
     Plan,
     Reshaped,
     ReshapeEffect,
@@ -127,17 +129,8 @@ class Shape:
             peering.jobs[peering.job] = None
         peering.jobs.update(self._wanted.pop(peering.name, {}))
         if peering.is_added:
-            self._links.add(peering.name, peering.dialled)
-        self._host.post(
-            LinkUp(
-                peering.name,
-                Role.BROKER,
-                node=peering.node,
-                job=peering.job,
-                address=address,
-                is_added=peering.is_added,
-            )
-        )
+            self._host.post(Allow(peering.name))
+        self._host.post(LinkUp(peering.name, Role.BROKER, node=peering.node, job=peering.job, address=address))
 
     def wants(self, peer: Peer) -> bool:
         """Whether a broker is dialled just now, for a job."""
@@ -148,13 +141,13 @@ class Shape:
         log("link-removed", peer=peering.name, reason=peering.farewell.reason if peering.farewell else "")
         self._forget(peering.name)
 
-    def _forget(self, peer: Peer, job: JobId | None = None) -> None:
-        """A link is not part of the tree any more; a job may have replaced it."""
+    def _forget(self, peer: Peer, mark: Mark | None = None) -> None:
+        """A link is not part of the tree any more; a job that has replaced it gives it a mark."""
         peering = self._host.peers.get(peer)
         address = self._links.address_of(peer) if peering is None else peering.dialled
         if peering is not None:
             peering.is_of_tree = False
-        self._links.remove(peer, address, job)
+        self._links.remove(peer, address, mark)
         if address is not None:
             self._dialler.drop(address)
 
@@ -167,11 +160,11 @@ class Shape:
                 self._dial(peer, address, job)
             case HangUp(peer, job):
                 self._hang_up(peer, job)
-            case LinkAdded(peer):
-                self._add(peer)
-            case LinkRemoved(peer, job):
-                log("link-removed", peer=peer, job=job)
-                self._forget(peer, job)
+            case LinkAdded(peer, generation):
+                self._add(peer, Mark(generation, is_member=True))
+            case LinkRemoved(peer, generation):
+                log("link-removed", peer=peer)
+                self._forget(peer, Mark(generation, is_member=False))
             case Reshaped(job, stage, path, reason):
                 log("reshaped", job=job, stage=stage.name.lower(), path=",".join(path), reason=reason)
                 if job in self._orders:
@@ -225,16 +218,16 @@ class Shape:
                 return
         peering.connection.close(f"{self._host.name} needs this link no longer")
 
-    def _add(self, peer: Peer) -> None:
+    def _add(self, peer: Peer, mark: Mark) -> None:
         """A link is part of the tree from now on. Whoever has dialled it goes on doing so."""
-        peering = self._host.peers.get(peer)
-        if peering is None:
-            return
-        peering.is_of_tree = True
         log("link-added", peer=peer)
-        self._links.add(peer, peering.dialled)
-        if peering.dialled is not None:
-            self._dialler.keep(peering.dialled, peering)
+        peering = self._host.peers.get(peer)
+        address = self._links.address_of(peer) if peering is None else peering.dialled
+        self._links.add(peer, address, mark)
+        if peering is not None:
+            peering.is_of_tree = True
+        if address is not None:
+            self._dialler.keep(address, peering)
 
     # --- what operators want ------------------------------------------------------------------------------------------
 
@@ -268,6 +261,7 @@ class Shape:
         except SluiceError as error:
             answer(Failed(str(error)))
             return
+        self._links.add(peering.name, address)
         self._dialler.keep(address, peering)
         log("link-added", peer=peering.name)
         answer(Done())

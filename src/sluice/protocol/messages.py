@@ -515,8 +515,6 @@ class LinkUp:
     job: JobId | None = None
     #: Where others may dial the broker.
     address: Address = None
-    #: Whether an operator has it added: what replaced an earlier link to the broker does not count any more.
-    is_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)

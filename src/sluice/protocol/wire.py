@@ -96,8 +96,6 @@ class Hello:
     address: str | None = None
     #: What a broker is dialled for when the tree is reshaped; None: the link is part of the tree.
     job: str | None = None
-    #: Whether an operator has this link added: what replaced an earlier one between the two does not count any more.
-    is_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +314,6 @@ def _decode_hello(
     node: str | None,
     address: str | None,
     job: str | None,
-    is_added: bool,
 ) -> Hello:
     check_name(name)
     return Hello(
@@ -330,7 +327,6 @@ def _decode_hello(
         _check_optional(node),
         None if address is None else _check_address(address),
         _check_optional(job),
-        is_added,
     )
 
 
@@ -397,10 +393,10 @@ _FORMS = (
     _packed(
         1,
         Hello,
-        tuple[int, int, str, int, int, int, str | None, str | None, str | None, str | None, bool],
+        tuple[int, int, str, int, int, int, str | None, str | None, str | None, str | None],
         lambda m: (
             *(m.protocol, m.role, m.name, m.incarnation, m.credit),
-            *(m.policy, m.token, m.node, m.address, m.job, m.is_added),
+            *(m.policy, m.token, m.node, m.address, m.job),
         ),
         _decode_hello,
     ),

@@ -139,8 +139,6 @@ class Reshape:
             self.unlinked(peer, now)
             job = self.job
         self.links[peer] = event
-        if event.is_added:
-            self.replaced.pop(peer, None)
         if event.job is not None:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
