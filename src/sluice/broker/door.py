@@ -41,6 +41,8 @@ class Door:
         known = self._peers.get(hello.name)
         if known is not None and known.role != hello.role:
             return f"{hello.name} is the name of a {known.role.name.lower()} here: choose another one"
+        if known is not None and hello.job is not None:
+            return f"there is a link to {hello.name} already: look for another broker"
         is_dialled = (known is not None and known.dials) or self._is_dialled(hello.name)
         if is_dialled and name < hello.name:
             return f"{name} has dialled {hello.name} already"

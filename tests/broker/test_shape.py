@@ -1,0 +1,116 @@
+"""Links of running brokers are replaced: the new shape outlives restarts, and what cannot be done is told with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sluice
+from sluice.broker.server import Server
+from sluice.client.reshape import add, remove, replace, tree_of
+from sluice.client.tree import Replacement
+from sluice.errors import RequestError
+from sluice.protocol.messages import Kind, Replace
+from sluice.protocol.reshape.messages import Dial, HangUp
+from tests.broker.raw import played, running, until
+from tests.client.test_move import line
+
+Servers = dict[str, Server]
+
+
+def known(server: Server) -> set[str]:
+    return {server.name, *server.broker.ways[Kind.BROKERS]}
+
+
+def neighbours(server: Server) -> set[str]:
+    return {peering.name for peering in server.peers.values() if peering.node is not None}
+
+
+async def change(server: Server, *said: Any) -> None:
+    """Has a link replaced."""
+    async with sluice.connect(str(server.address)) as bus:
+        tree = await tree_of(bus)
+        await replace(bus, tree, tree.replacement(*said), lambda news: None)
+
+
+@asynccontextmanager
+async def durable_line(data: Path, ports: dict[str, int]) -> AsyncIterator[Servers]:
+    """a, b and c in a row; each at the port that it had before."""
+    async with AsyncExitStack() as stack:
+        servers: Servers = {}
+        for name, above in (("a", None), ("b", "a"), ("c", "b")):
+            links = () if above is None else (f"127.0.0.1:{ports[above]}",)
+            server = await stack.enter_async_context(
+                running(name, data=data / name, fsync=False, links=links, listen=f"127.0.0.1:{ports.get(name, 0)}")
+            )
+            servers[name] = server
+            ports[name] = server.address.port
+        await until(lambda: all(known(server) == {"a", "b", "c"} for server in servers.values()))
+        yield servers
+
+
+@played
+async def test_a_restart_comes_back_in_the_new_shape(tmp_path: Path) -> None:
+    ports: dict[str, int] = {}
+    async with durable_line(tmp_path, ports) as servers:
+        await change(servers["b"], "b", "c", "a", "c")
+        await until(lambda: neighbours(servers["a"]) == {"b", "c"} and neighbours(servers["c"]) == {"a"})
+        (link,) = servers["c"].report()["links"]
+        assert link["from"] == "dialled by it" and servers["a"].report()["links"][1]["from"] == "added at run time"
+    async with durable_line(tmp_path, ports) as servers:
+        assert neighbours(servers["b"]) == {"a"} and neighbours(servers["c"]) == {"a"}
+
+
+@played
+async def test_a_link_that_was_replaced_can_be_added_again() -> None:
+    async with line("a", "b", "c") as (a, b, c), sluice.connect(str(b.address)) as bus:
+        await change(a, "a", "b", "a", "c")
+        await remove(bus, "b", "c")
+        await until(lambda: known(b) == {"b"} and known(a) == {"a", "c"})
+        await add(bus, "b", str(a.address))
+        await until(lambda: known(a) == known(b) == known(c) == {"a", "b", "c"})
+        assert neighbours(a) == {"b", "c"}
+
+
+@played
+async def test_whoever_cannot_be_reached_is_told() -> None:
+    async with line("a", "b", "c") as (a, b, c), sluice.connect(str(a.address)) as bus:
+        tree = await tree_of(bus)
+        tree.addresses["c"] = "sluice://127.0.0.1:1"
+        with pytest.raises(RequestError, match="a cannot reach c"):
+            await replace(bus, tree, Replacement("b", "c", "a", "c"), lambda news: None)
+        tree.addresses["c"] = str(b.address)
+        with pytest.raises(RequestError, match="there is a link to a already"):
+            await replace(bus, tree, Replacement("b", "c", "a", "c"), lambda news: None)
+        assert neighbours(a) == {"b"} and neighbours(c) == {"b"}
+        assert [job["stage"] for job in b.report()["orders"].values()] == ["refused", "refused"]
+
+
+@played
+async def test_brokers_that_dial_each_other_for_jobs_have_one_link() -> None:
+    async with line("a", "b", "c") as (a, b, c):
+        for here, there, job in ((a, c, "a/1"), (c, a, "c/1")):
+            here.shape.do(Dial(there.name, str(there.address), job))
+        await until(lambda: "c" in a.peers and "a" in c.peers)
+        await until(lambda: not a.shape.wants("c") and not c.shape.wants("a"))
+        assert a.peers["c"].dials and not c.peers["a"].dials, "that of the smaller name counts"
+        assert {*a.peers["c"].jobs} == {"a/1"} and {*c.peers["a"].jobs} == {"a/1", "c/1"}
+        assert known(b) == {"a", "b", "c"}, "it is no part of the tree"
+        link = c.peers["a"]
+        c.shape.do(HangUp("a", "a/1"))
+        await asyncio.sleep(0)
+        assert not link.connection.closing, "another job needs it"
+        c.shape.do(HangUp("a", "c/1"))
+        await until(lambda: "c" not in a.peers and "a" not in c.peers)
+
+
+@played
+async def test_an_order_to_a_stranger_is_refused() -> None:
+    async with running("a") as server, sluice.connect(str(server.address)) as bus:
+        await bus.ask("a", Replace("b", "a", "c", "127.0.0.1:1"))
+        await until(lambda: [job["stage"] for job in server.report()["orders"].values()] == ["refused"])
