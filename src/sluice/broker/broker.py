@@ -67,7 +67,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
-from sluice.protocol.order.ordering import Ordering
+from sluice.protocol.order.ordering import Ordering, algorithm_named
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
@@ -77,9 +77,7 @@ from sluice.protocol.route.reduce import RoutingOptions, algorithm
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
 
-#: The tables whose changes somebody waits for.
-_ACKNOWLEDGED = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
-#: What a client tells its broker.
+#: What a client tells its broker, and waits for.
 _HEARD_FROM_CLIENTS = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
 
@@ -102,6 +100,9 @@ class BrokerConfig:
     reliable: ReliableConfig = field(default_factory=ReliableConfig)
     #: Whether every publication counts as one whose publisher asks for the order of all.
     orders_all: bool = False
+    #: How publications are put in order, "floors" or "rooted", and the root that is preferred to the first by name.
+    order_algorithm: str = "floors"
+    order_root: Peer | None = None
 
 
 class Broker:
@@ -143,7 +144,7 @@ class Broker:
         }
         self._itself = Entry(Subscription([EVERYTHING]), name)
         self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS], self.directions)
-        self.completion = {kind: Completion() for kind in _ACKNOWLEDGED}
+        self.completion = {kind: Completion() for kind in _HEARD_FROM_CLIENTS}
         self.cache = None if config.cache is None else Cache(config.cache)
         self.intake = Intake(accepted or {}, stores=config.durable)
         self.requests = Requests(name)
@@ -162,7 +163,8 @@ class Broker:
             head,
         )
         self.order = Ordering(
-            self.directions,
+            name,
+            algorithm_named(config.order_algorithm, self.directions, self.ways[Kind.BROKERS], config.order_root),
             self.roles,
             self.tables[Kind.SUBSCRIPTIONS],
             self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
@@ -199,17 +201,17 @@ class Broker:
                 arrived.append(arrival)
                 continue
             if arrived:
-                self._publish(self.order.admit(arrived))
+                self._publish(self.order.admit(arrived, now))
                 arrived = []
             if not self.order.waiting or not self.order.defers(event):  # what has just been published may wait
                 self._handle(event)
         if arrived:
-            self._publish(self.order.admit(arrived))
+            self._publish(self.order.admit(arrived, now))
         self._acknowledge()
         while self.order.waiting and (waited := self.order.answered()) is not None:
             arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
             if arrival is not None:
-                self._publish([self.order.stamp(arrival)])
+                self._publish(self.order.stamp(arrival, now))
             elif not isinstance(waited, Arrival):
                 self._handle(waited)
             self._acknowledge()
@@ -383,13 +385,14 @@ class Broker:
             elif kind == Kind.WATCHES:
                 self._steer(Kind.INTEREST, peer, delta)
             elif kind in self.ways:
-                self._note_ways(kind, peer, delta)
+                self.ways[kind].update(peer, added, removed)
+                self._survey()
                 self.reliable.heard(self._now)
             elif kind == Kind.SUBSCRIPTIONS:
                 self.forwarding.update(peer, added, removed)
                 if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
-                    self._note_ways(Kind.INTEREST, peer, delta)
+                    self.ways[Kind.INTEREST].update(peer, added, removed)
                 self._catch_up(peer, [entry for entry in added if not entry.reliable])
                 self.reliable.heard(self._now)
         except (KeyError, MatcherError):
@@ -398,15 +401,14 @@ class Broker:
             self._rebuild()  # what was derived from the tables contradicts them: it was damaged
 
     def _steer(self, kind: Kind, peer: Peer, delta: Delta) -> None:
-        added, removed = delta
-        self._send_changes(self.tables[kind].steer(peer, added, removed, partial(self._contents, kind)))
+        self._send_changes(self.tables[kind].steer(peer, *delta, partial(self._contents, kind)))
 
-    def _note_ways(self, kind: Kind, peer: Peer, delta: Delta) -> None:
-        added, removed = delta
-        for entry in removed:
-            self.ways[kind].remove(entry.id, peer)
-        for entry in added:
-            self.ways[kind].add(entry.id, peer)
+    def _survey(self) -> None:
+        """Looks who stamps what all publish: it advertises everything, so that all subscriptions find their way there."""
+        was_root, is_root = self.order.is_root, self.order.survey()
+        if was_root != is_root:
+            own = [self._itself]
+            self._spread(Kind.ADVERTISEMENTS, self.name, (own, []) if is_root else ([], own))
 
     def _home(self, broker: Peer) -> Direction | None:
         """The direction in which a broker lies; None: nothing is known of it."""
@@ -422,7 +424,7 @@ class Broker:
     def _contents(self, kind: Kind) -> Iterator[tuple[Peer, Entry]]:
         """What a table tells about: its entries, for interest also what the local clients subscribe to, and itself."""
         yield from self.tables[kind].contents()
-        if kind == Kind.BROKERS:
+        if kind == Kind.BROKERS or (kind == Kind.ADVERTISEMENTS and self.order.is_root):
             yield self.name, self._itself
         if kind == Kind.INTEREST:
             for peer, entry in self.tables[Kind.SUBSCRIPTIONS].contents():
@@ -485,8 +487,12 @@ class Broker:
         """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
             arrived = [each for one in arrived if (each := self.cache.fresh(one, self._now)) is not None]
-        for each, routes in zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True):
-            logged = each.batch.logged
+        found = self.forwarding.find([each.batch for each in arrived if each.upward is None])
+        for each in arrived:
+            if each.upward is not None:
+                self._send(each.upward, Notify(each.batch))
+                continue
+            logged, routes = each.batch.logged, next(found)
             if logged is not None and logged.stream == self.name:
                 self.reliable.source.head = logged.offsets[-1]
             # What reliable subscriptions may rely on goes to other brokers with an account of what was left out.
@@ -597,3 +603,4 @@ class Broker:
             ways.clear()
             for peer, entry in self._contents(kind):
                 ways.add(entry.id, peer)
+        self._survey()

@@ -146,6 +146,14 @@ class World:
         """A link between two brokers."""
         self._join(self.brokers[a], self.brokers[b])
 
+    @property
+    def root(self) -> str | None:
+        """The broker that puts all publications in order while it is up, if there is one."""
+        if self.config.order_algorithm != "rooted":
+            return None
+        preferred = self.config.order_root
+        return preferred if preferred in self.brokers else min(self.brokers)
+
     def stage(self) -> tuple[said.Configured, said.Topology]:
         """What a trace begins with: what the network promises, and what it looks like."""
         cache, lease = self.config.cache, self.config.lease
@@ -158,6 +166,7 @@ class World:
             # How long a disk takes nobody knows.
             delay_seconds=None if self.config.durable else self.max_delay,
             recovery_seconds=None if lease is None else recovery_seconds(lease) / min(rates, default=1.0),
+            root=self.root,
         )
         links = tuple(key for key in self.links if key[1] in self.brokers)
         return promised, said.Topology(0.0, tuple(self.brokers), links)

@@ -1,8 +1,9 @@
 """What a broker does about order: who asks for it, which publications get a stamp, and when each client gets them.
 
-A publication is stamped if its publisher asks for order, or if somebody somewhere does who might get it. It is held back for
-those of its subscribers for whom order counts; everything else flows as if there were no order. The first publications of a
-new advertisement wait until it is acknowledged: by then every broker that they may reach has asked for its own time.
+A publication is stamped if its publisher asks for order, or if somebody somewhere does who might get it; where and how is a
+matter of the algorithm. It is held back for those of its subscribers for whom order counts; everything else flows as if there
+were no order. Where it has to be known who publishes, the first publications of a new advertisement wait until it is
+acknowledged: by then every broker that they may reach has asked for its own time.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from sluice.errors import ConfigurationError
 from sluice.limits import MAX_AHEAD
 from sluice.protocol.arrival import Arrival
-from sluice.protocol.batch import Batch, Peer
+from sluice.protocol.batch import MARKED, Batch, Peer
 from sluice.protocol.messages import (
     Await,
     Change,
@@ -32,8 +34,21 @@ from sluice.protocol.messages import (
 from sluice.protocol.order.algorithm import Algorithm, Said
 from sluice.protocol.order.floors import Floors
 from sluice.protocol.order.queue import Queue
+from sluice.protocol.order.rooted import Rooted
 from sluice.protocol.route.directions import Directions
 from sluice.protocol.route.table import Table
+from sluice.protocol.route.ways import Ways
+
+
+def algorithm_named(name: str, directions: Directions, brokers: Ways, root: Peer | None) -> Algorithm:
+    """The algorithm with a name, for one broker; `root` is the broker that it should prefer, if it prefers any."""
+    match name:
+        case "floors":
+            return Floors(directions)
+        case "rooted":
+            return Rooted(directions.name, brokers, root)
+        case _:
+            raise ConfigurationError(f"no order algorithm is called {name!r}: take floors or rooted")
 
 
 class Ordering:
@@ -41,7 +56,8 @@ class Ordering:
 
     def __init__(
         self,
-        directions: Directions,
+        name: Peer,
+        algorithm: Algorithm,
         roles: Mapping[Peer, Role],
         table: Table,
         is_unanswered: Callable[[Peer], bool] | None,
@@ -49,13 +65,14 @@ class Ordering:
         *,
         orders_all: bool,
     ) -> None:
+        self._name = name
+        self.algorithm = algorithm
         self._roles = roles
         self._table = table
-        #: Whether an advertisement of a client is not acknowledged yet; None: there are none, and any link may carry anything.
-        self._is_unanswered = is_unanswered
+        #: Whether an advertisement of a client is not acknowledged yet; None: there are none, or nothing depends on them.
+        self._is_unanswered = is_unanswered if algorithm.counts_publishers else None
         self._send = send
         self._orders_all = orders_all
-        self.algorithm: Algorithm = Floors(directions)
         #: The ordered subscriptions of each client.
         self._asking: dict[Peer, dict[EntryId, None]] = {}
         #: What is held back for each client, of those for whom something is.
@@ -99,6 +116,17 @@ class Ordering:
         self._say(self.algorithm.carries(peer, publications))
         self._is_due = True
 
+    @property
+    def is_root(self) -> bool:
+        """Whether this broker stamps what all publish."""
+        return self.algorithm.root == self._name
+
+    def survey(self) -> bool:
+        """Other brokers are known now, or there are other ways to them: whether this one is the root."""
+        self.algorithm.survey()
+        self._is_due = True
+        return self.is_root
+
     def subscribed(self, client: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
         """The subscriptions of a client change; the table follows before anybody is told of the entries."""
         asking = self._asking.get(client, {})
@@ -133,14 +161,17 @@ class Ordering:
 
     # --- publications -------------------------------------------------------------------------------------------------
 
-    def admit(self, arrived: list[Arrival]) -> list[Arrival]:
+    def admit(self, arrived: list[Arrival], now: float) -> list[Arrival]:
         """Stamps what clients publish and somebody wants in order, as soon as it can be; takes note of what others stamped."""
-        is_wanted = self._orders_all or self._table.is_ordered
-        if not is_wanted and not self.waiting and all(each.batch.stamp is None for each in arrived):
+        is_wanted = self._orders_all or self._table.is_ordered or self.waiting or self.algorithm.followers
+        if not is_wanted and all(each.batch.stamp is None for each in arrived):
             return arrived
         admitted: list[Arrival] = []
         for each in arrived:
             if self._roles.get(each.source) == Role.BROKER:
+                if each.batch.stamp == MARKED:
+                    admitted += self._place(each, True, now)
+                    continue
                 if each.batch.stamp is not None and not each.comes_again:
                     self.algorithm.arrived(each.source, each.batch.stamp.time, each.floor)
                     self._is_due = True
@@ -150,7 +181,7 @@ class Ordering:
                 place = next((place for place, one in enumerate(waiting) if isinstance(one, Received)), len(waiting))
                 waiting.insert(place, each)
             else:
-                admitted.append(self.stamp(each))
+                admitted += self.stamp(each, now)
         return admitted
 
     def _is_marked(self, batch: Batch) -> bool:
@@ -164,14 +195,21 @@ class Ordering:
             return False
         return self._table.is_ordered or self._is_marked(arrival.batch)
 
-    def stamp(self, arrival: Arrival) -> Arrival:
-        """What is published here now, with its place in the order of all if anybody wants to know it."""
+    def stamp(self, arrival: Arrival, now: float) -> list[Arrival]:
+        """What is published here now, on the way to its place in the order of all if anybody wants to know that."""
         is_marked = self._is_marked(arrival.batch)
-        if not is_marked and not self._table.is_ordered:
-            return arrival
+        if is_marked or self._table.is_ordered or self.algorithm.follows(arrival.batch.publisher, now):
+            return self._place(arrival, is_marked, now)
+        return [arrival]
+
+    def _place(self, arrival: Arrival, is_marked: bool, now: float) -> list[Arrival]:
         self._is_due = True
-        self.stamped += len(arrival.batch)
-        return arrival._replace(batch=arrival.batch.stamped(self.algorithm.stamp(is_marked)))
+        placed = self.algorithm.place(arrival, is_marked, now)
+        if placed is None:
+            return []
+        if placed.upward is None:
+            self.stamped += len(placed.batch)
+        return [placed]
 
     def defers(self, event: Event) -> bool:
         """Whether a client publishes or advertises something behind publications that wait: then it waits, too."""
@@ -292,4 +330,5 @@ class Ordering:
             "longest_seconds": self.longest_seconds,
             "floors": self.algorithm.floors,
             "questions": self.algorithm.questions,
+            "lost": self.algorithm.lost,
         }

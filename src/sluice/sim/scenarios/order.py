@@ -44,6 +44,9 @@ class Order(Scenario):
         # What a durable broker refuses may come again when it is advertised, which is another story.
         options["durable"] = random.random() < 0.2 and options["advertisements"] is None
         brokers, links, clients = draft.people()
+        algorithm = draft.random("algorithm")
+        options["algorithm"] = algorithm.choice(("floors", "rooted"))
+        options["root"] = algorithm.choice((None, *brokers)) if options["algorithm"] == "rooted" else None
         churn = draft.churn(clients, ordered=options["ordered"], marked=options["marked"])
         burst = draft.random("bursts")
         planned: list[Planned] = []
@@ -56,7 +59,12 @@ class Order(Scenario):
         planned += draft.crashes(end, brokers, links, clients, churn)
         planned += draft.flapping(end, brokers, links, times=(2, 6, 20), outages=(0.0, 0.5, 4.0))
         planned += self._splits(draft, end, links, clients, churn)
-        config = replace(draft.config(durable=options["durable"]), orders_all=options["orders_all"])
+        config = replace(
+            draft.config(durable=options["durable"]),
+            orders_all=options["orders_all"],
+            order_algorithm=options["algorithm"],
+            order_root=options["root"],
+        )
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
 
     def _splits(
