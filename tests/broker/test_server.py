@@ -404,12 +404,18 @@ async def test_a_link_that_would_close_a_cycle_is_refused() -> None:
         assert {*a.peers} == {"b"} and {*b.peers} == {"a", "c"} and {*c.peers} == {"b"}
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"advertisements": "covering"}, "advertisements"), ({"order_algorithm": "rooted"}, "by a root")],
+)
 @played
-async def test_a_reliable_subscription_does_not_go_with_advertisements(tmp_path: Path) -> None:
-    async with running("b", data=tmp_path, advertisements="covering") as server:
+async def test_a_reliable_subscription_does_not_go_with_everything(
+    tmp_path: Path, settings: dict[str, str], why: str
+) -> None:
+    async with running("b", data=tmp_path, **settings) as server:
         raw = await Raw.client(server, "eve")
         told = next(one for one in raw.came if isinstance(one, Welcome)).unreliable
-        assert told is not None and "advertisements" in told
+        assert told is not None and why in told
         assert await say(raw, subscribe(0, Entry(parse("x > 1"), "eve/1", reliable=True))) == told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from typing import Any
 
 import sluice
 from sluice.broker.topology import topology
@@ -40,9 +41,9 @@ async def collect(subscription: LiveSubscription, name: str, trace: Trace, total
         trace.append(Notified(time.monotonic(), name, event["by"], event.id.number, (subscription.id,)))
 
 
-async def play() -> tuple[Trace, dict[str, dict[str, float]]]:
+async def play(**settings: str) -> tuple[Trace, dict[str, dict[str, Any]]]:
     trace = Trace()
-    net = topology("links", [*CORES, *EDGES], links=LINKS, settings={"log_level": "error"})
+    net = topology("links", [*CORES, *EDGES], links=LINKS, settings={"log_level": "error", **settings})
     async with asyncio.timeout(PATIENCE_SECONDS), started(net) as (network, _), AsyncExitStack() as stack:
         buses = {name: await stack.enter_async_context(sluice.connect(str(network.addresses[name]))) for name in EDGES}
         for bus in buses.values():
@@ -67,12 +68,26 @@ async def play() -> tuple[Trace, dict[str, dict[str, float]]]:
     return trace, accounts
 
 
-def test_all_see_the_same_order() -> None:
-    trace, accounts = asyncio.run(play())
+def check_all(trace: Trace, accounts: dict[str, dict[str, Any]]) -> None:
+    """Everybody has got everything, in one order."""
     # What comes may be written down before what was published is.
     order = sorted(trace.events, key=lambda event: isinstance(event, Notified))
     assert check(Trace(order), ORDER) == []
     assert sum(isinstance(event, Notified) for event in order) == len(EDGES) ** 2 * (COUNT + COUNT // 2)
     assert sum(account["stamped"] for account in accounts.values()) == len(EDGES) * COUNT
-    assert accounts["edge1"]["subscriptions"] == 2 and accounts["core1"]["floors"] > 0
-    assert all(account["waiting"] == 0 for account in accounts.values())
+    assert accounts["edge1"]["subscriptions"] == 2
+    assert all(account["waiting"] == account["lost"] == 0 for account in accounts.values())
+
+
+def test_all_see_the_same_order() -> None:
+    trace, accounts = asyncio.run(play())
+    check_all(trace, accounts)
+    assert accounts["core1"]["floors"] > 0 and not any(account["root"] for account in accounts.values())
+
+
+def test_all_see_the_order_of_a_root() -> None:
+    trace, accounts = asyncio.run(play(order_algorithm="rooted", order_root="core2"))
+    check_all(trace, accounts)
+    assert [name for name, account in accounts.items() if account["stamped"]] == ["core2"]
+    assert {account["root"] for account in accounts.values()} == {"core2"}
+    assert not any(account["held"] or account["floors"] for account in accounts.values())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sluice.protocol.route.policy import Policy
 
 ORDERS = ("none", "total")
+ORDER_ALGORITHMS = ("floors", "rooted")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -78,6 +79,14 @@ class ServerConfig:
         str,
         "whether all publications are in one order for everybody: none, or total; with none, those are that somebody asks for",
     ] = "none"
+    order_algorithm: Annotated[
+        str,
+        "how publications are put in order: floors, or rooted for one broker that they all pass; the same in the whole network",
+    ] = "floors"
+    order_root: Annotated[
+        str | None,
+        "for rooted: the broker that they pass while it is there; none, or when it is not: the first one by its name",
+    ] = None
     merge_ratio: Annotated[
         float,
         "for imperfect merging: how much longer than both together the merger of two intervals may be; 1 is perfect",
@@ -150,7 +159,14 @@ class ServerConfig:
             )
         if self.order == "total" and self.unordered is not None:
             yield f"order is total, but {self.unordered}"
-        for name, choices in (("order", ORDERS), ("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
+        if self.order_root is not None and self.order_algorithm != "rooted":
+            yield f"order_root is {self.order_root}, but only rooted order has a root: set order_algorithm to rooted"
+        for name, choices in (
+            ("order", ORDERS),
+            ("order_algorithm", ORDER_ALGORITHMS),
+            ("log_level", LOG_LEVELS),
+            ("log_format", LOG_FORMATS),
+        ):
             if getattr(self, name) not in choices:
                 yield f"{name} is {getattr(self, name)!r}: take one of {', '.join(choices)}"
 
@@ -184,6 +200,11 @@ class ServerConfig:
             return (
                 f"{self.name} steers subscriptions by advertisements, and reliable ones have to reach every broker: "
                 "start all brokers without advertisements"
+            )
+        if self.order_algorithm == "rooted":
+            return (
+                f"{self.name} has publications put in order by a root, which streams do not pass: start all brokers with "
+                "floors for the order algorithm"
             )
         return None
 
@@ -227,6 +248,8 @@ class ServerConfig:
             lease=lease,
             durable=self.data is not None,
             orders_all=self.order == "total",
+            order_algorithm=self.order_algorithm,
+            order_root=self.order_root,
         )
 
     def _policy(self) -> Policy:

@@ -582,7 +582,7 @@ class Server:
             "memory_bytes": self._waiting_bytes,
             "requests": len(self.broker.requests),
             "reliable": self.broker.reliable.account(),
-            "order": self.broker.order.account(self._loop.time()),
+            "order": {**self.broker.order.account(self._loop.time()), "root": self.broker.order.algorithm.root},
             **self._counts,
             "fetched": self._desk.fetched,
             "fetched_bytes": self._desk.fetched_bytes,

@@ -59,12 +59,19 @@ class Network:
         seed: int = 0,
         routing: str = "covering",
         advertisements: str | None = None,
+        order_algorithm: str = "floors",
         cache: CacheConfig | None = None,
         lease: LeaseConfig | None = None,
         min_delay_seconds: float = 0.001,
         max_delay_seconds: float = 0.01,
     ) -> None:
-        config = BrokerConfig(routing=routing, advertisements=advertisements, cache=cache, lease=lease)
+        config = BrokerConfig(
+            routing=routing,
+            advertisements=advertisements,
+            order_algorithm=order_algorithm,
+            cache=cache,
+            lease=lease,
+        )
         self.world = World(seed, config, min_delay_seconds=min_delay_seconds, max_delay_seconds=max_delay_seconds)
         self._group: dict[str, str] = {}
         self._stage = 0

@@ -152,7 +152,7 @@ class World:
         if self.config.order_algorithm != "rooted":
             return None
         preferred = self.config.order_root
-        return preferred if preferred in self.brokers else min(self.brokers)
+        return preferred if preferred in self.brokers else min(self.brokers, default=None)
 
     def stage(self) -> tuple[said.Configured, said.Topology]:
         """What a trace begins with: what the network promises, and what it looks like."""
