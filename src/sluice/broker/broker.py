@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.errors import MatcherError
 from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Batch, Peer, batches_of
-from sluice.protocol.complete import Cache, CacheConfig, Completion
+from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.effects import Effects
 from sluice.protocol.export import Delta, Replica
 from sluice.protocol.intake import Intake
-from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
     Accepted,
     Ack,
@@ -68,41 +67,16 @@ from sluice.protocol.messages import (
     Version,
 )
 from sluice.protocol.order.ordering import Ordering, algorithm_named
-from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
 from sluice.protocol.route.directions import Direction, Directions
 from sluice.protocol.route.forward import Forwarding, Route
-from sluice.protocol.route.reduce import RoutingOptions, algorithm
+from sluice.protocol.route.reduce import algorithm
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
 
 #: What a client tells its broker, and waits for.
 _HEARD_FROM_CLIENTS = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
-    """How a broker does its work. All brokers of a network use the same algorithms."""
-
-    #: How subscriptions are told to neighbours, see `sluice.protocol.route.reduce`.
-    routing: str = "covering"
-    #: The same for advertisements; None: there are none, and everybody may publish everything.
-    advertisements: str | None = None
-    options: RoutingOptions = field(default_factory=RoutingOptions)
-    #: Without a cache a subscriber misses what is published before its subscription is complete.
-    cache: CacheConfig | None = None
-    #: Without leases a table is believed until its sender changes it or the link goes down.
-    lease: LeaseConfig | None = None
-    #: Whether publications are stored before they are accepted and forwarded.
-    durable: bool = False
-    #: How streams are delivered to reliable subscriptions; only what is stored can be.
-    reliable: ReliableConfig = field(default_factory=ReliableConfig)
-    #: Whether every publication counts as one whose publisher asks for the order of all.
-    orders_all: bool = False
-    #: How publications are put in order, "floors" or "rooted", and the root that is preferred to the first by name.
-    order_algorithm: str = "floors"
-    order_root: Peer | None = None
 
 
 class Broker:

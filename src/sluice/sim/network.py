@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sluice.broker.broker import Broker, BrokerConfig
+from sluice.broker.broker import Broker
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
