@@ -461,7 +461,7 @@ class Broker:
         """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
             arrived = [each for one in arrived if (each := self.cache.fresh(one, self._now)) is not None]
-        found = self.forwarding.find([each.batch for each in arrived if each.upward is None])
+        found = iter(self.forwarding.find([each.batch for each in arrived if each.upward is None]))
         for each in arrived:
             if each.upward is not None:
                 self._send(each.upward, Notify(each.batch))
