@@ -137,3 +137,39 @@ def test_a_partition_that_heals_reorders_nothing_and_ends(algorithm: str) -> Non
     net.check("pairwise", "per-publisher", "withheld", "live")
     assert all(client.received[-1] == {"n": 101} for client in clients.values())
     assert clients["C"].received[:20] == [{"n": n} for n in range(1, 21)]
+
+
+@pytest.mark.parametrize("advertisements", [None, "covering"])
+@pytest.mark.parametrize("routing", ["simple", "merging"])
+def test_without_its_root_a_network_goes_on(routing: str, advertisements: str | None) -> None:
+    """The first by name is at the end of a line, so that the others stay linked, and b is the root when a is gone."""
+    net = Network(seed=5, routing=routing, advertisements=advertisements, order_algorithm="rooted", min_delay_seconds=0)
+    brokers = {name: net.broker(name) for name in "cbda"}
+    for link in ("cb", "bd", "da"):
+        net.link(*link)
+    clients = [net.client(name.upper(), at=name) for name in "cbd"]
+    for client in clients:
+        client.advertise("n >= 0")
+        client.subscribe("n > 0", ordered=True)
+        client.subscribe("n % 2 = 0")
+    net.run()
+    for n in range(1, 31):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["a"].core.order.stamped == 30
+    brokers["a"].crash()
+    net.run()
+    for n in range(31, 61):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["b"].core.order.stamped == 30
+    brokers["a"].restart()
+    net.run()
+    for n in range(61, 91):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["a"].core.order.stamped == 30, "it has forgotten the first 30"
+    seen = [[record["n"] for record in client.received] for client in clients]
+    assert seen[0] == seen[1] == seen[2] and sorted(seen[0]) == [*range(1, 91)]
+    assert not any(client.withheld for client in clients)
+    net.check()
