@@ -59,7 +59,7 @@ from sluice.protocol.parts import ANSWERS, QUESTIONS, decode_part, encode_part
 from sluice.protocol.vectors import Heard, Said, Vector, check_clocks, check_covered, decode_runs, encode_runs
 
 #: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 class Policy(IntEnum):
