@@ -430,6 +430,8 @@ def _is_a(value: object, kind: str) -> bool:
     match kind:
         case "str":
             return isinstance(value, str)
+        case "str | None":
+            return value is None or isinstance(value, str)
         case "int":
             return isinstance(value, int) and not isinstance(value, bool)
         case "float":
