@@ -58,6 +58,7 @@ from sluice.protocol.messages import (
     Reply,
     Request,
     Role,
+    Send,
     Skipped,
     Snapshot,
     Started,
@@ -75,7 +76,7 @@ from sluice.protocol.route.reduce import algorithm
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
 
-#: What a client tells its broker, and waits for.
+#: What a client tells its broker: the tables whose changes somebody waits for.
 _HEARD_FROM_CLIENTS = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)
 
 
@@ -116,7 +117,7 @@ class Broker:
             Kind.INTEREST: table(Kind.INTEREST, make[Kind.INTEREST], steering=watches),
             Kind.BROKERS: table(Kind.BROKERS, make[Kind.BROKERS]),
         }
-        self._itself = Entry(Subscription([EVERYTHING]), name)
+        self._itself = Entry(Subscription([EVERYTHING] if node is None else []), name)  # what can be in order here
         self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS], self.directions)
         self.completion = {kind: Completion() for kind in _HEARD_FROM_CLIENTS}
         self.cache = None if config.cache is None else Cache(config.cache)
@@ -130,7 +131,7 @@ class Broker:
             self.forwarding,
             self._home,
             lambda: (self.name, *self.ways[Kind.BROKERS]),
-            self._send,
+            self._pass_on,
             lambda request: self._out.all.append(Ask(request)),
             config.reliable,
             incarnation,
@@ -140,14 +141,14 @@ class Broker:
             name,
             algorithm_named(config.order_algorithm, self.directions, self.ways[Kind.BROKERS], config.order_root),
             self.roles,
-            self.tables[Kind.SUBSCRIPTIONS],
+            self.tables,
             self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
             self._send,
+            lambda peer, floor: self._out.promise(peer, floor),
             orders_all=config.orders_all,
         )
-        self._renewal = -math.inf
-        #: Before this no replica expires.
-        self._expiry = math.inf
+        #: When tables are renewed, and before when no replica expires.
+        self._renewal, self._expiry = -math.inf, math.inf
         self._out = Effects()
         self._now = 0.0
 
@@ -166,37 +167,42 @@ class Broker:
     def step_all(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Takes in events that came together, in order: publications that follow each other are matched as one batch."""
         self._out, self._now = Effects(), now
-        arrived: list[Arrival] = []
+        order, arrived, is_settled = self.order, list[Arrival](), True
         for event in events:
-            if self.order.waiting and self.order.defers(event):
+            if order.waiting and order.defers(event):
                 continue
             arrival = self._taken_in(event)
             if arrival is not None:
                 arrived.append(arrival)
                 continue
+            is_settled = False
             if arrived:
-                self._publish(self.order.admit(arrived, now))
+                self._publish(order.admit(arrived, now))
                 arrived = []
-            if not self.order.waiting or not self.order.defers(event):  # what has just been published may wait
+            if not order.waiting or not order.defers(event):  # what has just been published may wait
                 self._handle(event)
         if arrived:
-            self._publish(self.order.admit(arrived, now))
-        self._acknowledge()
-        while self.order.waiting and (waited := self.order.answered()) is not None:
-            arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
-            if arrival is not None:
-                self._publish(self.order.stamp(arrival, now))
-            elif not isinstance(waited, Arrival):
-                self._handle(waited)
+            self._publish(order.admit(arrived, now))
+        if not is_settled:  # a publication changes nothing that anybody waits for
             self._acknowledge()
-        self.order.settle(now)
+        order.settle(now)
         return self._out.all
 
     def _acknowledge(self) -> None:
-        for kind, completion in self.completion.items():
-            if completion.is_waiting:
-                for peer, version in completion.settle(self.tables[kind].exports):
-                    self._send(peer, Ack(kind, version))
+        """Acknowledges what has spread everywhere, and takes in what has waited for that."""
+        while True:
+            for kind, completion in self.completion.items():
+                if completion.is_waiting:
+                    for peer, version in completion.settle(self.tables[kind].exports):
+                        self._send(peer, Ack(kind, version))
+            waited = self.order.answered() if self.order.waiting else None
+            if waited is None:
+                return
+            arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
+            if arrival is not None:
+                self._publish(self.order.stamp(arrival, self._now))
+            elif not isinstance(waited, Arrival):
+                self._handle(waited)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -225,9 +231,14 @@ class Broker:
                 assert_never(event)
 
     def _send(self, peer: Peer, message: Message) -> None:
+        self._out.all.append(Send(peer, message))
+
+    def _pass_on(self, peer: Peer, message: Message) -> None:
+        """Sends a broker something that may be a publication: a stamped one goes with a promise."""
         if type(message) is Notify and message.batch.stamp is not None:
             message = self.order.onward(peer, message)
-        self._out.send(peer, message)
+            self._out.note(peer, message)
+        self._out.all.append(Send(peer, message))
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -489,7 +500,7 @@ class Broker:
         elif self.directions.passes(arrival.source, direction) and not is_accounted:
             peer = self.directions.choose(direction, batch.logged.stream if batch.logged else batch.publisher)
             if peer is not None:
-                self._send(peer, Notify(batch.whole_or(route.rows)))
+                self._pass_on(peer, Notify(batch.whole_or(route.rows)))
         if self.cache is not None:
             for place, row in enumerate(route.rows):
                 ids = route.combinations[route.which[place] if route.which else 0]
@@ -507,7 +518,7 @@ class Broker:
             direction = self.directions.of(peer)
             passes = partial(self.directions.passes, direction=direction)
             for batch in batches_of(self.cache.missed(direction, added, passes, self._now)):
-                self._send(peer, Notify(batch))
+                self._pass_on(peer, Notify(batch))
 
     # --- questions ----------------------------------------------------------------------------------------------------
 

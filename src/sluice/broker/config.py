@@ -114,7 +114,9 @@ class ServerConfig:
     fsync: Annotated[bool, "whether a publication is on the disk before it is acknowledged"] = True
     retain_seconds: Annotated[float | None, "age at which the log forgets; none: never"] = None
     retain_bytes: Annotated[int | None, "size at which the log forgets the oldest; none: it grows"] = None
-    memory_bytes: Annotated[int, "bound on what waits in memory for all slow peers together"] = 256 * MIB
+    memory_bytes: Annotated[
+        int, "bound on what waits in memory for all peers together, because they are slow or for order"
+    ] = 256 * MIB
     outbox_bytes: Annotated[int, "the part of it that may wait for one client"] = 16 * MIB
     patience_seconds: Annotated[
         float, "how long a subscriber with the policy block may hold publishers up before it is disconnected"

@@ -42,7 +42,7 @@ from sluice.sim.historian import Archive
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
 from sluice.sim.surroundings import Surroundings
-from sluice.sim.upcalls import write_down
+from sluice.sim.upcalls import kept_quiet, write_down
 from sluice.sim.wishes import said_of
 
 N = TypeVar("N", bound=Node)
@@ -284,6 +284,10 @@ class World:
                     self.send(node, answer.peer, answer.message)
                 else:
                     write_down(self, node, answer)
+            if isinstance(event, Received) and isinstance(event.message, Deliver) and event.message.ordered:
+                for missing in kept_quiet(node, node.core, event.message, answers):
+                    says = f"{node.name} gets {missing} in order, and tells nobody"
+                    self.complaints.append((self.now, "tells-what-is-late", says))
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
             for program in node.programs:

@@ -230,12 +230,14 @@ def test_what_a_healed_partition_brings_too_late_is_withheld_and_told() -> None:
 def test_a_promise_rides_on_the_last_publication() -> None:
     effects = Effects()
     batches = [Records.of("a", n, [{"n": n}]).stamped(Stamp(n, "b")) for n in (1, 2, 3)]
-    for batch in batches[:2]:
-        effects.send("x", Notify(batch, floor=0))
-    effects.send("x", Floor(2))
+    for message in (Notify(batches[0], floor=0), Notify(batches[1], floor=0)):
+        effects.note("x", message)
+        effects.all.append(Send("x", message))
+    effects.promise("x", Floor(2))
     assert effects.all == [Send("x", Notify(batches[0], floor=0)), Send("x", Notify(batches[1], floor=2))]
-    effects.send("x", Notify(batches[2]))
-    effects.send("x", Floor(3))
+    effects.note("x", Notify(batches[2]))
+    effects.all.append(Send("x", Notify(batches[2])))
+    effects.promise("x", Floor(3))
     assert effects.all[2:] == [Send("x", Notify(batches[2])), Send("x", Floor(3))]
 
 

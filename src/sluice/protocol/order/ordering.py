@@ -23,6 +23,7 @@ from sluice.protocol.messages import (
     Entry,
     EntryId,
     Event,
+    Floor,
     Kind,
     Message,
     Notify,
@@ -59,24 +60,29 @@ class Ordering:
         name: Peer,
         algorithm: Algorithm,
         roles: Mapping[Peer, Role],
-        table: Table,
+        tables: Mapping[Kind, Table],
         is_unanswered: Callable[[Peer], bool] | None,
         send: Callable[[Peer, Message], None],
+        promise: Callable[[Peer, Floor], None],
         *,
         orders_all: bool,
     ) -> None:
         self._name = name
         self.algorithm = algorithm
         self._roles = roles
-        self._table = table
+        self._table = tables[Kind.SUBSCRIPTIONS]
+        self._brokers = tables[Kind.BROKERS]
         #: Whether an advertisement of a client is not acknowledged yet; None: there are none, or nothing depends on them.
         self._is_unanswered = is_unanswered if algorithm.counts_publishers else None
         self._send = send
+        self._promise = promise
         self._orders_all = orders_all
         #: The ordered subscriptions of each client.
         self._asking: dict[Peer, dict[EntryId, None]] = {}
         #: What is held back for each client, of those for whom something is.
         self._queues: dict[Peer, Queue] = {}
+        #: What all of that takes.
+        self.held_bytes = 0
         #: For whom something has come in this step.
         self._touched: dict[Peer, None] = {}
         #: The latest time that was ever held back, and the limit that was released up to.
@@ -102,7 +108,8 @@ class Ordering:
     def unlinked(self, peer: Peer) -> None:
         """A link is gone, with all that was held back for it."""
         self.algorithm.unlinked(peer)
-        self._queues.pop(peer, None)
+        if peer in self._queues:
+            self.held_bytes -= self._queues.pop(peer).bytes
         self._asking.pop(peer, None)
         if peer in self.waiting:
             # What was taken in goes on, without its publisher; what was not never came.
@@ -149,23 +156,50 @@ class Ordering:
         if isinstance(message, Await):
             self.settle(now)
 
+    @property
+    def unordered(self) -> str | None:
+        """Why nothing can be in the order of all; None: all can, for what is known of the network."""
+        for _, entry in self._brokers.contents():
+            if entry.where.is_empty:
+                return (
+                    f"{entry.id} is one of several brokers of its node, and what they pass on need not be in one order: "
+                    "start a network with one broker for each node"
+                )
+        return None
+
     def objection(self, message: Message, unordered: str | None) -> str | None:
         """Why a client must not say this; `unordered` is why nothing can be in order here, if nothing can."""
-        if isinstance(message, Await) and message.time > self.algorithm.clock + MAX_AHEAD:
-            return f"nothing can have been stamped with {message.time}: no clock is as far ahead"
-        return unordered if isinstance(message, Notify) and message.batch.stamp is not None else None
+        match message:
+            case Await(time):
+                if time > self.algorithm.clock + MAX_AHEAD:
+                    return f"nothing can have been stamped with {time}: no clock is as far ahead"
+                return None
+            case Notify(batch):
+                asks = batch.stamp is not None
+            case Change(added=entries) | Snapshot(entries=entries):
+                asks = any(entry.ordered for entry in entries)
+            case _:
+                asks = False
+        return unordered or self.unordered if asks else None
 
     def _say(self, said: Said) -> None:
         for peer, message in said:
-            self._send(peer, message)
+            if isinstance(message, Floor):
+                self._promise(peer, message)
+            else:
+                self._send(peer, message)
 
     # --- publications -------------------------------------------------------------------------------------------------
 
     def admit(self, arrived: list[Arrival], now: float) -> list[Arrival]:
         """Stamps what clients publish and somebody wants in order, as soon as it can be; takes note of what others stamped."""
         is_wanted = self._orders_all or self._table.is_ordered or self.waiting or self.algorithm.followers
-        if not is_wanted and all(each.batch.stamp is None for each in arrived):
-            return arrived
+        if not is_wanted:
+            for each in arrived:
+                if each.batch.stamp is not None:
+                    break
+            else:
+                return arrived
         admitted: list[Arrival] = []
         for each in arrived:
             if self._roles.get(each.source) == Role.BROKER:
@@ -269,14 +303,19 @@ class Ordering:
             stamp.is_marked or (asking is not None and any(id in asking for ids in combinations for id in ids))
         ):
             queue = self._queues.setdefault(client, Queue())
+            before = queue.bytes
             queue.hold(Deliver(batch, combinations, which, ordered=True), stamp, now)
+            self.held_bytes += queue.bytes - before
             self._latest = max(self._latest, stamp.time)
             self._touched[client] = None
             self._is_due = True
             return
         message = Deliver(batch, combinations, which)
+        before = 0 if queue is None else queue.bytes
         if queue is None or not queue.follow(message, now):
             self._send(client, message)
+        else:
+            self.held_bytes += queue.bytes - before
 
     def settle(self, now: float) -> None:
         """After a step: releases what nothing can precede any more, and says what others wait for."""
@@ -295,14 +334,32 @@ class Ordering:
         queue = self._queues.get(client)
         if queue is None:
             return
+        before = queue.bytes
         for held in queue.release(limit):
             waited = now - held.since
             self.held += waited > 0
             self.held_seconds += waited
             self.longest_seconds = max(self.longest_seconds, waited)
             self._send(client, held.message)
+        self.held_bytes -= before - queue.bytes
         if not queue:
             del self._queues[client]
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def held_for(self, client: Peer) -> int:
+        """What is held back for a client, in bytes."""
+        queue = self._queues.get(client)
+        return 0 if queue is None else queue.bytes
+
+    def give_up(self, client: Peer) -> int:
+        """There is no room: forgets the oldest that is held back for a client; returns how many publications that are."""
+        queue = self._queues[client]
+        held = queue.pop()
+        self.held_bytes -= held.bytes
+        if not queue:
+            del self._queues[client]
+        return len(held.message.batch)
 
     def renew(self) -> None:
         """Works out anew who asks, and says and asks everything once more, in case that something was lost or damaged."""
@@ -322,6 +379,7 @@ class Ordering:
             "subscriptions": sum(map(len, self._asking.values())),
             "stamped": self.stamped,
             "waiting": sum(map(len, self._queues.values())),
+            "waiting_bytes": self.held_bytes,
             "waiting_clients": len(self._queues),
             "waiting_seconds": max((now - queue.oldest for queue in self._queues.values()), default=0.0),
             "unstamped": sum(map(len, self.waiting.values())),

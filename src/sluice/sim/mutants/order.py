@@ -51,15 +51,15 @@ def _() -> Patch:
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def send(self: Effects, peer: str, message: Any) -> None:
+        def note(self: Effects, peer: str, message: Notify) -> None:
             riding = self._riding.get(peer)
             original(self, peer, message)
-            if riding is not None and type(message) is Notify:
+            if riding is not None:
                 self._riding[peer] = riding
 
-        return send
+        return note
 
-    return Effects, "send", make
+    return Effects, "note", make
 
 
 @mutant(
@@ -67,13 +67,13 @@ def _() -> Patch:
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def send(self: Effects, peer: str, message: Any) -> None:
-            if type(message) is not Floor or peer in self._riding:
+        def promise(self: Effects, peer: str, message: Floor) -> None:
+            if peer in self._riding:
                 original(self, peer, message)
 
-        return send
+        return promise
 
-    return Effects, "send", make
+    return Effects, "promise", make
 
 
 @mutant("order", "dead-link-awaited", "a link that is gone is still waited for", first=43)
@@ -274,6 +274,11 @@ def _() -> Patch:
 @mutant("order", "late-delivered", "a client gives its program what came too late", first=15)
 def _() -> Patch:
     return InOrder, "take", lambda original: lambda self, batch, rows, number: (rows, [])
+
+
+@mutant("order", "withheld-untold", "a client withholds what came too late and does not say so", first=15)
+def _() -> Patch:
+    return InOrder, "take", lambda original: lambda self, batch, rows: (original(self, batch, rows)[0], [])
 
 
 @mutant("order", "client-forgets", "a client does not say how far it is when it comes to a broker", first=164)

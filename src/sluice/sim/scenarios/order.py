@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sluice.protocol.complete import CacheConfig
 from sluice.sim.plan import ClientPlan, HealLink, LoseLink, Plan, Planned, Publish
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
 from sluice.sim.spec import ACKNOWLEDGED, COMPLETE, LIVE, ORDER, SAFETY
@@ -43,6 +44,7 @@ class Order(Scenario):
         options["orders_all"] = random.random() < 0.1
         # What a durable broker refuses may come again when it is advertised, which is another story.
         options["durable"] = random.random() < 0.2 and options["advertisements"] is None
+        options["cache"] = random.random() < 0.2
         brokers, links, clients = draft.people()
         algorithm = draft.random("algorithm")
         options["algorithm"] = algorithm.choice(("floors", "rooted"))
@@ -59,8 +61,9 @@ class Order(Scenario):
         planned += draft.crashes(end, brokers, links, clients, churn)
         planned += draft.flapping(end, brokers, links, times=(2, 6, 20), outages=(0.0, 0.5, 4.0))
         planned += self._splits(draft, end, links, clients, churn)
+        cache = CacheConfig(notifications=10_000, seconds=1000.0) if options["cache"] else None
         config = replace(
-            draft.config(durable=options["durable"]),
+            draft.config(cache=cache, durable=options["durable"]),
             orders_all=options["orders_all"],
             order_algorithm=options["algorithm"],
             order_root=options["root"],
