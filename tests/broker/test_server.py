@@ -79,8 +79,11 @@ BEFORE_HELLO: dict[str, tuple[bytes | Anything, str]] = {
     "a subscription": (subscribe(0, entry()), "say hello first"),
     "credit": (Credit(5), "say hello first"),
     "a welcome": (Welcome(PROTOCOL, "b", 1, None, 1.0), "nobody waits for your welcome"),
-    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 4 of the protocol, not 0"),
-    "a newer version": (Hello(5, Role.BROKER, "eve", 1), "speaks version 4 of the protocol, not 5"),
+    "an older version": (Hello(0, Role.CLIENT, "eve", 1), f"speaks version {PROTOCOL} of the protocol, not 0"),
+    "a newer version": (
+        Hello(PROTOCOL + 1, Role.BROKER, "eve", 1),
+        f"speaks version {PROTOCOL} of the protocol, not {PROTOCOL + 1}",
+    ),
     "the broker's own name": (Hello(PROTOCOL, Role.BROKER, "b", 1), "b is the name of this broker"),
     "a name with a slash": (Hello(PROTOCOL, Role.CLIENT, "e/ve", 1), "has a slash in it"),
     "the name of a client, as a broker": (
