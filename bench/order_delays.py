@@ -35,7 +35,7 @@ class DelayPlan:
     rounds: int = 4
     shares: tuple[int, ...] = SHARES
     #: Publications at each edge in a window, and the mean time between two of them.
-    publications: int = 20
+    publications: int = 12
     mean_pause_seconds: float = 0.3
     limit_seconds: float = 300.0
     #: Settings of the brokers, for an algorithm other than the default one.
