@@ -26,7 +26,20 @@ from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch
 from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Answer, LinkDown, LinkUp, Question, Received, Role, Send
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Policy, Welcome, decode, encode
+from sluice.protocol.wire import (
+    PROTOCOL,
+    Anything,
+    Bye,
+    Channel,
+    Credit,
+    Dropped,
+    Hello,
+    Ping,
+    Policy,
+    Welcome,
+    decode,
+    encode,
+)
 from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
@@ -125,7 +138,7 @@ class Guest:
                     self.dropped += count
                 case Ping():
                     self.pings += 1
-                case Hello() | Credit():
+                case Hello() | Credit() | Channel():
                     raise AssertionError(f"a broker said {message}")
                 case _:
                     self.step(Received(self.session.broker or "", message))

@@ -21,7 +21,7 @@ from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch, Rows
 from sluice.protocol.messages import Answer, Describe, Described, EntryId, Kind, LinkDown, LinkUp, Received, Role, Send
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Credit, Dropped, Hello, Ping, Welcome
+from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Hello, Ping, Welcome
 from sluice.sim import trace as said
 from sluice.sim.domain import parsed
 from sluice.sim.plan import Action, Advertise, Cancel, Publish, Subscribe, Watch
@@ -170,7 +170,7 @@ class Client:
                     self._up(broker, accepted)
                 case Ping() | Bye():
                     pass
-                case Hello() | Credit() | Dropped():
+                case Hello() | Credit() | Dropped() | Channel():
                     raise AssertionError(f"{self.name} was told {message}")
                 case _:
                     if self.session.broker is not None:
