@@ -65,7 +65,7 @@ bench-spark: $(KERNELS) ## measure the data pipeline on Spark beside Spark's own
 bench-statistics: $(KERNELS) ## count what travels in vain, with and without statistics; results go to bench/results
 	$(BIN)/python -m bench.statistics
 
-bench-order: $(KERNELS) ## compare algorithms for total order, in virtual time; results go to bench/results
+bench-order: $(KERNELS) ## measure total order over real processes, and compare algorithms for it; results go to bench/results
 	$(BIN)/python -m bench.order
 
 soak: $(KERNELS) ## generated filters against the plain oracle, simulated networks, fuzzed frames, a thousand killed brokers

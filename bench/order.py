@@ -1,25 +1,31 @@
-"""Algorithms for total order compared: ``python -m bench.order``.
+"""Total order, measured and compared: ``python -m bench.order``.
 
-Five parts: how often each algorithm breaks pairwise order; what faults do to it; what it costs in delay and messages; the
-ordering degree on the paper's topology; and where the busiest broker is saturated. All of it is counted in virtual time, so
-it is the same on any machine. A full run writes its tables, figures and plots to ``bench/results``.
+Over real processes, on the paper's topology: what order costs in a broker's step, what it adds to delays, and how well ordered
+the streams of subscribers are. In virtual time, the same on any machine: how often each algorithm breaks pairwise order, what
+faults do to it, what it costs in delay and messages, and where the busiest broker is saturated. A full run writes its tables,
+figures and plots to ``bench/results``.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import order_report
+from bench import machine, order_degree, order_delays, order_figures, order_report, order_steps
 from bench.command import conduct, say, words
 from bench.match import RESULTS
-from bench.order_report import OrderRun, Row
+from bench.order_degree import DegreePlan
+from bench.order_delays import DelayPlan
+from bench.order_report import Degree, OrderRun, Row
 from sluice.sim.padres import ALGORITHMS, Plan, Tally, compare
 
 WHOLE_QUEUE, PUBLISHED = "published, fast, whole queue", "published, fast, progressive"
@@ -44,10 +50,30 @@ class Size:
     paper_intervals: tuple[float, ...] = (800.0, 80.0, 20.0)
     saturating: tuple[float, ...] = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
     length: float = 60.0
+    #: Subscriptions or advertisements of each neighbour, and the publications that are timed with them.
+    filters: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 30_000)
+    step_publications: int = 1_000
+    #: Networks whose streams are compared.
+    degrees: tuple[DegreePlan, ...] = (DegreePlan(cores=2), DegreePlan(cores=3))
+    #: For each algorithm that brokers have, the network whose delays are measured; and how many core brokers others have.
+    delays: tuple[tuple[str, DelayPlan], ...] = (
+        ("floors", DelayPlan()),
+        ("rooted", DelayPlan(settings={"order_algorithm": "rooted", "order_root": "core1"})),
+    )
+    delay_cores: tuple[int, ...] = (1, 2, 3)
 
 
-QUICK = Size(30, 30, 5, (4.0, 0.5), 2, (20.0,), (4.0, 0.5), 20.0)
-PARTS = ("violations", "faults", "costs", "paper", "saturation")
+QUICK = Size(
+    *(30, 30, 5, (4.0, 0.5), 2, (20.0,), (4.0, 0.5), 20.0),
+    filters=(1, 100),
+    step_publications=20,
+    degrees=(DegreePlan(1, 2, 20),),
+    delays=(("floors", DelayPlan(1, 2, 1, publications=8, mean_pause_seconds=0.02)),),
+    delay_cores=(),
+)
+LIVE = ("steps", "delays", "degree")
+COUNTED = ("violations", "faults", "costs", "paper", "saturation")
+PARTS = (*LIVE, *COUNTED)
 
 
 def violations(size: Size) -> Iterable[Row]:
@@ -109,11 +135,18 @@ def _rows(part: str, load: float, tallies: dict[str, Tally]) -> Iterable[Row]:
 
 
 def carry_out(size: Size, parts: Sequence[str], command: str) -> OrderRun:
-    """Compares everything that is wanted."""
-    run = OrderRun(command)
+    """Measures and compares everything that is wanted."""
+    run = OrderRun(command, datetime.now(UTC).isoformat(timespec="seconds"), machine.describe())
     for part in parts:
         clock = time.perf_counter()
-        run.rows.extend(_COUNTED[part](size))
+        if part == "steps":
+            run.steps.extend(order_steps.sweep(size.filters, size.step_publications))
+        elif part == "delays":
+            run.delays.extend(order_delays.sweep(dict(size.delays), size.delay_cores))
+        elif part == "degree":
+            run.degrees.extend(Degree.of(asyncio.run(order_degree.play(plan))) for plan in size.degrees)
+        else:
+            run.rows.extend(_COUNTED[part](size))
         say(f"{part}  [{time.perf_counter() - clock:.0f} s]")
     return run
 
@@ -124,19 +157,20 @@ def write(run: OrderRun, directory: Path) -> None:
     (directory / "order.json").write_text(json.dumps(run.to_json(), indent=1) + "\n")
     (directory / "order.md").write_text(order_report.markdown(run))
     order_report.plot(run, directory / "order.png")
+    order_figures.plot(run, directory / "order-figures.png")
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[Size, tuple[str, ...], Path | None]:
     """How much to compare, the parts that are wanted, and where to write the results (None: nowhere)."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.order",
-        description="Compares algorithms for total order: violations, faults, costs, the paper's topology, saturation.",
+        description="Measures total order over real processes, and compares algorithms for it in virtual time.",
         epilog="A full run writes bench/results; any other only with --output.",
     )
     parser.add_argument("--parts", type=words(PARTS, "part"), default=PARTS, help=f"default: {','.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="a few small networks, to see that all works")
+    parser.add_argument("--quick", action="store_true", help="small networks and sizes, to see that all works")
     parser.add_argument(
-        "--output", type=Path, metavar="DIRECTORY", help="write order.json, order.md and order.png here"
+        "--output", type=Path, metavar="DIRECTORY", help="write order.json, order.md and the plots here"
     )
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else Size()
@@ -161,4 +195,6 @@ def main(
 
 
 if __name__ == "__main__":
+    # Whoever is told to end must still stop the brokers that it has started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -78,12 +78,27 @@ from sluice.protocol.messages import (
     Version,
 )
 from sluice.protocol.reliable.runs import runs_of, union
+from sluice.protocol.reshape.messages import (
+    Abort,
+    Adopt,
+    Back,
+    Fate,
+    Flip,
+    Joined,
+    Last,
+    Neighbours,
+    Parted,
+    Plan,
+    Prepare,
+    Reshaping,
+)
 from sluice.protocol.vectors import Heard as HeardVectors
 from sluice.protocol.vectors import Said
 from sluice.protocol.wire import (
     PROTOCOL,
     Anything,
     Bye,
+    Channel,
     Credit,
     Dropped,
     Elsewhere,
@@ -126,6 +141,10 @@ class Fuzzer:
             Ping,
             lambda: Credit(self.number()),
             lambda: Dropped(self.number()),
+            lambda: Channel(self.random.choice(("", "b/1"))),
+            self.reshaping,
+            self.reshaping,
+            self.reshaping,
             self.change,
             lambda: Digest(self.kind(), self.version(), self.number()),
             lambda: Lost(self.kind()),
@@ -155,6 +174,25 @@ class Fuzzer:
             lambda: Reply(self.id(), self.answer()),
         )
         return self.random.choice(makers)()
+
+    def reshaping(self) -> Reshaping:
+        plan = Plan(self.id(), self.name(), "b", "c", self.name(), self.random.choice((None, "host:1")))
+        path, generations = (self.name(), "b"), (self.number(), 1)
+        snapshot = Snapshot(self.kind(), self.version(), self.entries())
+        tables = (self.change(), snapshot)
+        choices: tuple[Reshaping, ...] = (
+            Prepare(plan, path, self.generator.chance(0.5), self.generator.chance(0.5), generations, tables),
+            Back(self.id(), path, self.generator.chance(0.5), generations, tables),
+            Flip(self.id(), tables),
+            Last(self.id()),
+            Parted(self.number()),
+            Joined(self.number()),
+            Abort(self.id(), "no"),
+            Fate(self.id(), self.name(), self.name(), self.random.choice((None, True, False))),
+            Neighbours({self.name(): self.random.choice((None, "host:1"))}),
+            Adopt(self.name(), self.id(), (snapshot,)),
+        )
+        return self.random.choice(choices)
 
     def name(self) -> str:
         return self.random.choice(("b", "c", "eve", "é\U0001f600", "a/b", "x" * 200, " "))

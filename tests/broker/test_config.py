@@ -123,6 +123,9 @@ def test_a_broker_needs_a_name() -> None:
         ({"max_connections": 0}, "at least 1"),
         ({"log_level": "loud"}, "take one of debug, info, warning, error"),
         ({"log_format": "xml"}, "take one of text, json"),
+        ({"order_algorithm": "guessing"}, "take one of floors, rooted"),
+        ({"order_root": "b3"}, "only rooted order has a root: set order_algorithm to rooted"),
+        ({"order_algorithm": "rooted", "node": "n", "order": "total"}, "one of several brokers of the node n"),
     ],
 )
 def test_what_cannot_be(changes: dict[str, object], said: str) -> None:
@@ -144,11 +147,14 @@ def test_what_the_core_is_told() -> None:
         lease_seconds=60,
         renew_seconds=20,
         data=Path("log"),
+        order_algorithm="rooted",
+        order_root="b3",
     ).broker_config()
     assert (config.routing, config.advertisements, config.options.policy) == ("imperfect", "simple", Ratio(2.0))
     assert config.cache is not None and (config.cache.notifications, config.cache.seconds) == (5, 3)
     assert config.lease is not None and (config.lease.lease_seconds, config.lease.renew_seconds) == (60, 20)
     assert config.durable
+    assert (config.order_algorithm, config.order_root) == ("rooted", "b3")
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,11 @@ BEFORE_HELLO: dict[str, tuple[bytes | Anything, str]] = {
     "a subscription": (subscribe(0, entry()), "say hello first"),
     "credit": (Credit(5), "say hello first"),
     "a welcome": (Welcome(PROTOCOL, "b", 1, None, 1.0), "nobody waits for your welcome"),
-    "an older version": (Hello(0, Role.CLIENT, "eve", 1), "speaks version 5 of the protocol, not 0"),
-    "a newer version": (Hello(6, Role.BROKER, "eve", 1), "speaks version 5 of the protocol, not 6"),
+    "an older version": (Hello(0, Role.CLIENT, "eve", 1), f"speaks version {PROTOCOL} of the protocol, not 0"),
+    "a newer version": (
+        Hello(PROTOCOL + 1, Role.BROKER, "eve", 1),
+        f"speaks version {PROTOCOL} of the protocol, not {PROTOCOL + 1}",
+    ),
     "the broker's own name": (Hello(PROTOCOL, Role.BROKER, "b", 1), "b is the name of this broker"),
     "a name with a slash": (Hello(PROTOCOL, Role.CLIENT, "e/ve", 1), "has a slash in it"),
     "the name of a client, as a broker": (
@@ -404,12 +407,18 @@ async def test_a_link_that_would_close_a_cycle_is_refused(caplog: pytest.LogCapt
         assert {*a.peers} == {"b"} and {*b.peers} == {"a", "c"} and {*c.peers} == {"b"}
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"advertisements": "covering"}, "advertisements"), ({"order_algorithm": "rooted"}, "by a root")],
+)
 @played
-async def test_a_reliable_subscription_does_not_go_with_advertisements(tmp_path: Path) -> None:
-    async with running("b", data=tmp_path, advertisements="covering") as server:
+async def test_a_reliable_subscription_does_not_go_with_everything(
+    tmp_path: Path, settings: dict[str, str], why: str
+) -> None:
+    async with running("b", data=tmp_path, **settings) as server:
         raw = await Raw.client(server, "eve")
         told = next(one for one in raw.came if isinstance(one, Welcome)).unreliable
-        assert told is not None and "advertisements" in told
+        assert told is not None and why in told
         assert await say(raw, subscribe(0, Entry(parse("x > 1"), "eve/1", reliable=True))) == told
 
 

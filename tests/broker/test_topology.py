@@ -101,6 +101,10 @@ def test_settings_of_all_and_of_one(file: Path) -> None:
             "[network]\nbrokers = 2\n[broker]\nfsynk = true",
             r"\[broker\]: nothing is called fsynk: did you mean fsync\?",
         ),
+        (
+            "[network]\nbrokers = 12\n[broker]\norder_algorithm = 'rooted'\norder_root = 'bb3'",
+            "order_root of b1: nothing is called bb3: did you mean b3?",
+        ),
         ("[network]\nbrokers = 2\n[brokers.b9]\nfsync = true", r"\[brokers\]: nothing is called b9: there are b1, b2"),
         ("[network]\nbrokers = 2\n[brokers]\nb1 = 3", r"\[brokers\.b1\] should be a table"),
         ("broker = 3\n[network]\nbrokers = 2", r"\[broker\] should be a table"),

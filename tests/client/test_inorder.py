@@ -49,6 +49,14 @@ def test_what_comes_too_late_is_withheld() -> None:
     assert told(session, deliver(6, 12)) == [(Delivered, [12])]
 
 
+def test_what_something_later_of_its_publisher_has_overtaken_is_withheld() -> None:
+    session = linked()
+    assert told(session, deliver(0, 7, ordered=False)) == [(Delivered, [7])]
+    assert told(session, deliver(5, 6, 8)) == [(Withheld, [6]), (Delivered, [8])]
+    assert told(session, deliver(6, 1, publisher="q")) == [(Delivered, [1])]
+    assert told(session, deliver(0, 5, ordered=False)) == [(Delivered, [5])], "a cache may send what is older"
+
+
 def test_what_came_before_is_not_called_late() -> None:
     session = linked()
     assert told(session, deliver(5, 10)) == [(Delivered, [10])]

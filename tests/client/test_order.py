@@ -15,6 +15,7 @@ from sluice.protocol.batch import Records, Stamp
 from sluice.protocol.messages import Deliver
 from tests.broker.raw import played, running, until
 from tests.client.test_bus import at, take
+from tests.patience import PATIENCE_SECONDS
 
 
 async def fill(bus: Bus, *numbers: int, **more: Any) -> None:
@@ -125,3 +126,20 @@ async def test_a_broker_of_a_node_of_several_refuses_order() -> None:
                 await publish
     with pytest.raises(ConfigurationError, match=f"order is total, but hub1 is {reason}"):
         ServerConfig(name="hub1", node="hub", order="total")
+
+
+@played
+async def test_a_broker_refuses_order_when_it_knows_of_a_node_of_several() -> None:
+    """However far away that is."""
+    async with running("far") as far, running("near", links=(at(far),)) as near, sluice.connect(at(near)) as before:
+        feed = await before.subscribe("n > 0", order="total").__aenter__()
+        async with running("hub1", node="hub", links=(at(far),)), sluice.connect(at(near)) as bus:
+            await until(lambda: "hub1" in near.report()["brokers"])
+            async with sluice.connect(at(near)) as after:
+                with pytest.raises(ConfigurationError, match="hub1 is one of several brokers of its node"):
+                    await after.subscribe("n > 0", order="total").__aenter__()
+            # Who was welcome before is told when it asks.
+            with pytest.raises(ConfigurationError, match="hub1 is one of several"):
+                async with asyncio.timeout(PATIENCE_SECONDS), bus.subscribe("n > 0", order="total") as late:
+                    await late.complete()
+        assert not feed.gaps

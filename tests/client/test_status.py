@@ -144,6 +144,8 @@ def test_what_is_held_back_for_the_sake_of_order() -> None:
     text = shown([], [report("b1", order=busy), report("b2", order=idle), {"name": "b3", "error": "gone"}])
     assert re.search(r"b1 +3 +1,200 +5 +12\.5 ms +50 +10\.0 ms +250\.0 ms +70 +6\b", text)
     assert len(re.findall("b2", text)) == 1 and "held back" not in shown([], [report("b2", order=idle)])
+    rooted = {**idle, "root": "b1", "lost": 2}
+    assert re.search(r"b2 .* b1 +2\b", shown([], [report("b2", order=rooted), {"name": "b3", "error": "gone"}]))
 
 
 @pytest.fixture(scope="module")

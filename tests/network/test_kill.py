@@ -34,7 +34,7 @@ Store.append = append
 """
 
 
-@pytest.mark.parametrize(("shape", "brokers", "cycles"), [("line", 3, 10), ("tree", 5, 10)])
+@pytest.mark.parametrize(("shape", "brokers", "cycles"), [("line", 3, 5), ("tree", 5, 5)])
 def test_a_killed_broker_loses_nothing_that_was_acknowledged(
     tmp_path: Path, shape: str, brokers: int, cycles: int
 ) -> None:

@@ -37,6 +37,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
+from sluice.protocol.reshape.messages import ReshapeEffect
 
 U = TypeVar("U")
 
@@ -57,6 +58,8 @@ class Network:
         self.log: list[tuple[Peer, Peer, Message]] = []
         #: What brokers want from their surroundings, in order.
         self.asked: list[tuple[Peer, Store | Ask]] = []
+        #: What brokers want done with their links.
+        self.wanted: list[tuple[Peer, ReshapeEffect]] = []
         self._links: dict[tuple[Peer, Peer], deque[Message]] = {}
         self._held: dict[tuple[Peer, Peer], None] = {}
 
@@ -175,6 +178,8 @@ class Network:
                 assert (name, effect.peer) in self._links, f"{name} sends to {effect.peer}, to which it has no link"
                 self._links[name, effect.peer].append(effect.message)
                 self.log.append((name, effect.peer, effect.message))
+            elif isinstance(effect, ReshapeEffect):
+                self.wanted.append((name, effect))
             else:
                 self.news.append((name, effect))
 

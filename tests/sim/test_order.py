@@ -51,12 +51,21 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("algorithm", ["floors", "rooted"])
 @pytest.mark.parametrize("advertisements", [None, "covering"])
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_what_reverses_a_pair_elsewhere_does_not_here(name: str, marked: bool, advertisements: str | None) -> None:
+def test_what_reverses_a_pair_elsewhere_does_not_here(
+    name: str, marked: bool, advertisements: str | None, algorithm: str
+) -> None:
     case = CASES[name]
-    net = Network(seed=1, advertisements=advertisements, min_delay_seconds=1.0, max_delay_seconds=1.0)
+    net = Network(
+        seed=1,
+        advertisements=advertisements,
+        order_algorithm=algorithm,
+        min_delay_seconds=1.0,
+        max_delay_seconds=1.0,
+    )
     for broker in sorted({broker for link in case.links for broker in link.split("-")}):
         net.broker(broker)
     for link in case.links:
@@ -85,6 +94,12 @@ def test_every_algorithm_keeps_the_order(routing: str, advertisements: bool) -> 
         assert scenario_named("order").run(seed, choices).violations == []
 
 
+def test_both_ways_to_put_publications_in_order_are_drawn() -> None:
+    plans = [scenario_named("order").plan(seed, Choices()) for seed in range(20)]
+    drawn = {(plan.config.order_algorithm, plan.config.order_root is not None) for plan in plans}
+    assert drawn == {("floors", False), ("rooted", False), ("rooted", True)}
+
+
 def test_without_order_the_same_seeds_break_it() -> None:
     """Otherwise the check would see nothing."""
     scenario = scenario_named("order")
@@ -97,8 +112,9 @@ def test_without_order_the_same_seeds_break_it() -> None:
     assert sum("pairwise" in checks for checks in broken) >= 3, broken
 
 
-def test_a_partition_that_heals_reorders_nothing_and_ends() -> None:
-    net = Network(seed=3, min_delay_seconds=1.0, max_delay_seconds=1.0)
+@pytest.mark.parametrize("algorithm", ["floors", "rooted"])
+def test_a_partition_that_heals_reorders_nothing_and_ends(algorithm: str) -> None:
+    net = Network(seed=3, order_algorithm=algorithm, min_delay_seconds=1.0, max_delay_seconds=1.0)
     for name in "abc":
         net.broker(name)
     net.link("a", "b")
@@ -121,3 +137,39 @@ def test_a_partition_that_heals_reorders_nothing_and_ends() -> None:
     net.check("pairwise", "per-publisher", "withheld", "live")
     assert all(client.received[-1] == {"n": 101} for client in clients.values())
     assert clients["C"].received[:20] == [{"n": n} for n in range(1, 21)]
+
+
+@pytest.mark.parametrize("advertisements", [None, "covering"])
+@pytest.mark.parametrize("routing", ["simple", "merging"])
+def test_without_its_root_a_network_goes_on(routing: str, advertisements: str | None) -> None:
+    """The first by name is at the end of a line, so that the others stay linked, and b is the root when a is gone."""
+    net = Network(seed=5, routing=routing, advertisements=advertisements, order_algorithm="rooted", min_delay_seconds=0)
+    brokers = {name: net.broker(name) for name in "cbda"}
+    for link in ("cb", "bd", "da"):
+        net.link(*link)
+    clients = [net.client(name.upper(), at=name) for name in "cbd"]
+    for client in clients:
+        client.advertise("n >= 0")
+        client.subscribe("n > 0", ordered=True)
+        client.subscribe("n % 2 = 0")
+    net.run()
+    for n in range(1, 31):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["a"].core.order.stamped == 30
+    brokers["a"].crash()
+    net.run()
+    for n in range(31, 61):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["b"].core.order.stamped == 30
+    brokers["a"].restart()
+    net.run()
+    for n in range(61, 91):
+        clients[n % 3].publish({"n": n})
+    net.run()
+    assert brokers["a"].core.order.stamped == 30, "it has forgotten the first 30"
+    seen = [[record["n"] for record in client.received] for client in clients]
+    assert seen[0] == seen[1] == seen[2] and sorted(seen[0]) == [*range(1, 91)]
+    assert not any(client.withheld for client in clients)
+    net.check()

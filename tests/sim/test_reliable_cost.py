@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sluice.broker.broker import BrokerConfig
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.protocol.messages import Missing, Notify, Received
 from sluice.protocol.reliable.config import ReliableConfig

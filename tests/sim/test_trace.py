@@ -56,6 +56,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "float": st.floats(0, 1e9),
     "float | None": st.none() | st.floats(0),
     "str": TEXTS,
+    "str | None": st.none() | TEXTS,
     "int": st.integers(),
     "bool": st.booleans(),
     "Names": st.lists(TEXTS, max_size=3).map(tuple),

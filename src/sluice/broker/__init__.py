@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.broker.broker import Broker, BrokerConfig
+    from sluice.broker.broker import Broker
+    from sluice.broker.brokerconfig import BrokerConfig
     from sluice.broker.config import ServerConfig
 
 __all__ = ["Broker", "BrokerConfig", "ServerConfig"]
@@ -12,7 +13,7 @@ __all__ = ["Broker", "BrokerConfig", "ServerConfig"]
 #: Imported when somebody asks for them: `sluice --help` reads the settings and needs no compiler.
 _HOMES = {
     "Broker": "sluice.broker.broker",
-    "BrokerConfig": "sluice.broker.broker",
+    "BrokerConfig": "sluice.broker.brokerconfig",
     "ServerConfig": "sluice.broker.config",
 }
 

@@ -26,7 +26,8 @@ def of_core(broker: Broker, now: float) -> dict[str, Any]:
         "brokers": [broker.name, *broker.ways[Kind.BROKERS]],
         "requests": len(broker.requests),
         "reliable": broker.reliable.account(),
-        "order": broker.order.account(now),
+        "order": {**broker.order.account(now), "root": broker.order.algorithm.root},
+        "reshape": broker.reshape.account(),
     }
 
 

@@ -59,6 +59,7 @@ from sluice.protocol.messages import (
     Reply,
     Request,
     Role,
+    Send,
     Skipped,
     Snapshot,
     Started,
@@ -67,7 +68,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
-from sluice.protocol.order.ordering import Ordering
+from sluice.protocol.order.ordering import Ordering, algorithm_named
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
 from sluice.protocol.reshape.messages import Allow, Mark, ReshapeMessage, Substitute, Unreachable
@@ -120,7 +121,7 @@ class Broker(Links):
             Kind.INTEREST: table(Kind.INTEREST, make[Kind.INTEREST], steering=watches),
             Kind.BROKERS: table(Kind.BROKERS, make[Kind.BROKERS]),
         }
-        self._itself = Entry(Subscription([EVERYTHING]), name)
+        self._itself = Entry(Subscription([EVERYTHING] if node is None else []), name)  # what can be in order here
         self.forwarding = Forwarding(self.tables[Kind.SUBSCRIPTIONS], self.directions)
         self.completion = {kind: Completion() for kind in HEARD_FROM_CLIENTS}
         self.cache = None if config.cache is None else Cache(config.cache)
@@ -134,24 +135,25 @@ class Broker(Links):
             self.forwarding,
             self._home,
             lambda: (self.name, *self.ways[Kind.BROKERS]),
-            self._send,
+            self._pass_on,
             lambda request: self._out.all.append(Ask(request)),
             config.reliable,
             incarnation,
             head,
         )
         self.order = Ordering(
-            self.directions,
+            name,
+            algorithm_named(config.order_algorithm, self.directions, self.ways[Kind.BROKERS], config.order_root),
             self.roles,
-            self.tables[Kind.SUBSCRIPTIONS],
+            self.tables,
             self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
             self._send,
+            lambda peer, floor: self._out.promise(peer, floor),
             orders_all=config.orders_all,
         )
         self.reshape = Reshape(self, config.reshape, marks or {})
-        self._renewal = -math.inf
-        #: Before this no replica expires.
-        self._expiry = math.inf
+        #: When tables are renewed, and before when no replica expires.
+        self._renewal, self._expiry = -math.inf, math.inf
         self._out = Effects()
         self._now = 0.0
 
@@ -170,37 +172,42 @@ class Broker(Links):
     def step_all(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Takes in events that came together, in order: publications that follow each other are matched as one batch."""
         self._out, self._now = Effects(), now
-        arrived: list[Arrival] = []
+        order, arrived, is_settled = self.order, list[Arrival](), True
         for event in events:
-            if self.order.waiting and self.order.defers(event):
+            if order.waiting and order.defers(event):
                 continue
             arrival = self._taken_in(event)
             if arrival is not None:
                 arrived.append(arrival)
                 continue
+            is_settled = False
             if arrived:
-                self._publish(self.order.admit(arrived))
+                self._publish(order.admit(arrived, now))
                 arrived = []
-            if not self.order.waiting or not self.order.defers(event):  # what has just been published may wait
+            if not order.waiting or not order.defers(event):  # what has just been published may wait
                 self._handle(event)
         if arrived:
-            self._publish(self.order.admit(arrived))
-        self._acknowledge()
-        while self.order.waiting and (waited := self.order.answered()) is not None:
-            arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
-            if arrival is not None:
-                self._publish([self.order.stamp(arrival)])
-            elif not isinstance(waited, Arrival):
-                self._handle(waited)
+            self._publish(order.admit(arrived, now))
+        if not is_settled:  # a publication changes nothing that anybody waits for
             self._acknowledge()
-        self.order.settle(now)
+        order.settle(now)
         return self._out.all
 
     def _acknowledge(self) -> None:
-        for kind, completion in self.completion.items():
-            if completion.is_waiting:
-                for peer, version in completion.settle(self.tables[kind].exports):
-                    self._send(peer, Ack(kind, version))
+        """Acknowledges what has spread everywhere, and takes in what has waited for that."""
+        while True:
+            for kind, completion in self.completion.items():
+                if completion.is_waiting:
+                    for peer, version in completion.settle(self.tables[kind].exports):
+                        self._send(peer, Ack(kind, version))
+            waited = self.order.answered() if self.order.waiting else None
+            if waited is None:
+                return
+            arrival = waited if isinstance(waited, Arrival) else self._taken_in(waited)
+            if arrival is not None:
+                self._publish(self.order.stamp(arrival, self._now))
+            elif not isinstance(waited, Arrival):
+                self._handle(waited)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -242,11 +249,17 @@ class Broker(Links):
 
     def _send(self, peer: Peer, message: Message) -> None:
         """Has a message sent, unless the link is broken and only what came over it is still believed."""
+        if peer not in self.held:
+            self._out.all.append(Send(peer, message))
+
+    def _pass_on(self, peer: Peer, message: Message) -> None:
+        """Sends a broker something that may be a publication: a stamped one goes with a promise."""
         if peer in self.held:
             return
         if type(message) is Notify and message.batch.stamp is not None:
             message = self.order.onward(peer, message)
-        self._out.send(peer, message)
+            self._out.note(peer, message)
+        self._out.all.append(Send(peer, message))
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
@@ -330,13 +343,14 @@ class Broker(Links):
             elif kind == Kind.WATCHES:
                 self._steer(Kind.INTEREST, peer, delta)
             elif kind in self.ways:
-                self._note_ways(kind, peer, delta)
+                self.ways[kind].update(peer, added, removed)
+                self._survey()
                 self.reliable.heard(self._now)
             elif kind == Kind.SUBSCRIPTIONS:
                 self.forwarding.update(peer, added, removed)
                 if self.roles.get(peer) == Role.CLIENT:
                     self._send_changes(self.tables[Kind.INTEREST].update(peer, added, removed))
-                    self._note_ways(Kind.INTEREST, peer, delta)
+                    self.ways[Kind.INTEREST].update(peer, added, removed)
                 if catches_up:
                     self._catch_up(peer, [entry for entry in added if not entry.reliable])
                 self.reliable.heard(self._now)
@@ -346,15 +360,14 @@ class Broker(Links):
             self._rebuild()  # what was derived from the tables contradicts them: it was damaged
 
     def _steer(self, kind: Kind, peer: Peer, delta: Delta) -> None:
-        added, removed = delta
-        self._send_changes(self.tables[kind].steer(peer, added, removed, partial(self._contents, kind)))
+        self._send_changes(self.tables[kind].steer(peer, *delta, partial(self._contents, kind)))
 
-    def _note_ways(self, kind: Kind, peer: Peer, delta: Delta) -> None:
-        added, removed = delta
-        for entry in removed:
-            self.ways[kind].remove(entry.id, peer)
-        for entry in added:
-            self.ways[kind].add(entry.id, peer)
+    def _survey(self) -> None:
+        """Looks who stamps what all publish: it advertises everything, so that all subscriptions find their way there."""
+        was_root, is_root = self.order.is_root, self.order.survey()
+        if was_root != is_root:
+            own = [self._itself]
+            self._spread(Kind.ADVERTISEMENTS, self.name, (own, []) if is_root else ([], own))
 
     def _home(self, broker: Peer, source: Peer | None = None) -> Direction | None:
         """The direction in which a broker lies, for what comes from a peer; None: nothing is known of it."""
@@ -371,7 +384,7 @@ class Broker(Links):
     def _contents(self, kind: Kind) -> Iterator[tuple[Peer, Entry]]:
         """What a table tells about: its entries, for interest also what the local clients subscribe to, and itself."""
         yield from self.tables[kind].contents()
-        if kind == Kind.BROKERS:
+        if kind == Kind.BROKERS or (kind == Kind.ADVERTISEMENTS and self.order.is_root):
             yield self.name, self._itself
         if kind == Kind.INTEREST:
             for peer, entry in self.tables[Kind.SUBSCRIPTIONS].contents():
@@ -436,8 +449,12 @@ class Broker(Links):
         """Sends notifications on, in every direction with a matching entry, except back to where they came from."""
         if self.cache is not None:
             arrived = [each for one in arrived if (each := self.cache.fresh(one, self._now)) is not None]
-        for each, routes in zip(arrived, self.forwarding.find([each.batch for each in arrived]), strict=True):
-            logged = each.batch.logged
+        found = iter(self.forwarding.find([each.batch for each in arrived if each.upward is None]))
+        for each in arrived:
+            if each.upward is not None:
+                self._send(each.upward, Notify(each.batch))
+                continue
+            logged, routes = each.batch.logged, next(found)
             if logged is not None and logged.stream == self.name:
                 self.reliable.source.head = logged.offsets[-1]
             # What reliable subscriptions may rely on goes to other brokers with an account of what was left out.
@@ -460,7 +477,7 @@ class Broker(Links):
         elif self.directions.passes(arrival.source, direction) and not is_accounted:
             peer = self.directions.choose(direction, batch.logged.stream if batch.logged else batch.publisher)
             if peer is not None:
-                self._send(peer, Notify(batch.whole_or(route.rows)))
+                self._pass_on(peer, Notify(batch.whole_or(route.rows)))
         if self.cache is not None:
             for place, row in enumerate(route.rows):
                 ids = route.combinations[route.which[place] if route.which else 0]
@@ -478,7 +495,7 @@ class Broker(Links):
             direction = self.directions.of(peer)
             passes = partial(self.directions.passes, direction=direction)
             for batch in batches_of(self.cache.missed(direction, added, passes, self._now)):
-                self._send(peer, Notify(batch))
+                self._pass_on(peer, Notify(batch))
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -550,3 +567,4 @@ class Broker(Links):
             ways.clear()
             for peer, entry in self._contents(kind):
                 ways.add(entry.id, peer)
+        self._survey()

@@ -1,9 +1,10 @@
-"""What a broker is told about how to do its work; most of it is the same for all brokers of a network."""
+"""What the core of a broker has to be told: which algorithms it uses, and for what. Settings say it to a broker that runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sluice.protocol.batch import Peer
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.reliable.config import ReliableConfig
@@ -30,5 +31,8 @@ class BrokerConfig:
     reliable: ReliableConfig = field(default_factory=ReliableConfig)
     #: Whether every publication counts as one whose publisher asks for the order of all.
     orders_all: bool = False
+    #: How publications are put in order, "floors" or "rooted", and the root that is preferred to the first by name.
+    order_algorithm: str = "floors"
+    order_root: Peer | None = None
     #: How the tree is reshaped, and whether broken links are replaced.
     reshape: ReshapeConfig = field(default_factory=ReshapeConfig)

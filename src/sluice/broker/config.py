@@ -19,15 +19,26 @@ from sluice.limits import MAX_NAME
 from sluice.net.address import DEFAULT_PORT, Address
 
 if TYPE_CHECKING:
-    from sluice.broker.broker import BrokerConfig
+    from sluice.broker.brokerconfig import BrokerConfig
     from sluice.protocol.route.policy import Policy
 
 ORDERS = ("none", "total")
+ORDER_ALGORITHMS = ("floors", "rooted")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
 #: What all brokers of a network say the same of.
-SHARED = ("routing", "advertisements", "order", "lease_seconds", "renew_seconds", "repair", "hold_seconds")
+SHARED = (
+    "routing",
+    "advertisements",
+    "order",
+    "order_algorithm",
+    "order_root",
+    "lease_seconds",
+    "renew_seconds",
+    "repair",
+    "hold_seconds",
+)
 
 MIB = 1 << 20
 
@@ -90,6 +101,14 @@ class ServerConfig:
         str,
         "whether all publications are in one order for everybody: none, or total; with none, those are that somebody asks for",
     ] = "none"
+    order_algorithm: Annotated[
+        str,
+        "how publications are put in order: floors, or rooted for one broker that they all pass; the same in the whole network",
+    ] = "floors"
+    order_root: Annotated[
+        str | None,
+        "for rooted: the broker that they pass while it is there; none, or when it is not: the first one by its name",
+    ] = None
     merge_ratio: Annotated[
         float,
         "for imperfect merging: how much longer than both together the merger of two intervals may be; 1 is perfect",
@@ -117,7 +136,9 @@ class ServerConfig:
     fsync: Annotated[bool, "whether a publication is on the disk before it is acknowledged"] = True
     retain_seconds: Annotated[float | None, "age at which the log forgets; none: never"] = None
     retain_bytes: Annotated[int | None, "size at which the log forgets the oldest; none: it grows"] = None
-    memory_bytes: Annotated[int, "bound on what waits in memory for all slow peers together"] = 256 * MIB
+    memory_bytes: Annotated[
+        int, "bound on what waits in memory for all peers together, because they are slow or for order"
+    ] = 256 * MIB
     outbox_bytes: Annotated[int, "the part of it that may wait for one client"] = 16 * MIB
     patience_seconds: Annotated[
         float, "how long a subscriber with the policy block may hold publishers up before it is disconnected"
@@ -174,7 +195,14 @@ class ServerConfig:
             yield f"repair is on, but {self.unshapeable}"
         if self.order == "total" and self.unordered is not None:
             yield f"order is total, but {self.unordered}"
-        for name, choices in (("order", ORDERS), ("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
+        if self.order_root is not None and self.order_algorithm != "rooted":
+            yield f"order_root is {self.order_root}, but only rooted order has a root: set order_algorithm to rooted"
+        for name, choices in (
+            ("order", ORDERS),
+            ("order_algorithm", ORDER_ALGORITHMS),
+            ("log_level", LOG_LEVELS),
+            ("log_format", LOG_FORMATS),
+        ):
             if getattr(self, name) not in choices:
                 yield f"{name} is {getattr(self, name)!r}: take one of {', '.join(choices)}"
 
@@ -216,6 +244,11 @@ class ServerConfig:
                 f"{self.name} steers subscriptions by advertisements, and reliable ones have to reach every broker: "
                 "start all brokers without advertisements"
             )
+        if self.order_algorithm == "rooted":
+            return (
+                f"{self.name} has publications put in order by a root, which streams do not pass: start all brokers with "
+                "floors for the order algorithm"
+            )
         return None
 
     @property
@@ -245,7 +278,7 @@ class ServerConfig:
 
     def broker_config(self) -> BrokerConfig:
         """What the core needs of it. Imports the modules in `imports`, whose names `routing` may use."""
-        from sluice.broker.broker import BrokerConfig
+        from sluice.broker.brokerconfig import BrokerConfig
         from sluice.protocol.complete import CacheConfig
         from sluice.protocol.lease import LeaseConfig
         from sluice.protocol.reshape.config import ReshapeConfig
@@ -270,6 +303,8 @@ class ServerConfig:
             durable=self.data is not None,
             orders_all=self.order == "total",
             reshape=ReshapeConfig(repairs=self.repair, hold_seconds=self.hold_seconds),
+            order_algorithm=self.order_algorithm,
+            order_root=self.order_root,
         )
 
     def _policy(self) -> Policy:

@@ -62,6 +62,10 @@ class Links(ABC):
         """A peer's entries have changed: everything that follows from it."""
 
     @abstractmethod
+    def _survey(self) -> None:
+        """Other ways may lead to other brokers."""
+
+    @abstractmethod
     def _owe(self, kind: Kind, peer: Peer, version: Version) -> None:
         """A peer waits for a version to take effect."""
 
@@ -190,6 +194,7 @@ class Links(ABC):
                 for peer, export in table.exports.items():
                     if peer in sides and not export.is_settled:
                         self.completion[kind].await_also(peer, export.version.sequence, new)
+        self._survey()
         self.reliable.heard(self._now)
 
     def flush(self, peer: Peer) -> None:

@@ -52,6 +52,11 @@ class Outbox:
         self._untold += count
         return size
 
+    def lack(self, count: int) -> None:
+        """So many notifications will never be put in: there was no room for them before."""
+        self.dropped += count
+        self._untold += count
+
     def grant(self, total: int) -> None:
         """The subscriber can take more."""
         self._credit = max(self._credit, total)

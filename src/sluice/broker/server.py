@@ -26,6 +26,7 @@ from sluice.broker.journal import Journal
 from sluice.broker.linkbook import LinkBook
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
+from sluice.broker.room import Room
 from sluice.broker.security import Security
 from sluice.broker.settings import SETTINGS
 from sluice.broker.shape import Shape
@@ -74,8 +75,8 @@ WATCH_SECONDS = 0.25
 FAREWELL_SECONDS = 1.0
 #: What is taken in from a publisher that was held up before the next one has its turn.
 PORTION_BYTES = 64 << 10
-#: What holds publishers up besides a peer.
-_JOURNAL = ""
+#: What holds publishers up besides a peer; no peer has such a name.
+_JOURNAL, _ORDER = "", "/order"
 
 
 class Server:
@@ -100,6 +101,7 @@ class Server:
         self.address = config.address
         self._security = Security()
         self.peers: dict[Peer, Peering] = {}
+        self._room = Room(self.peers, config.memory_bytes)
         #: Connections whose peer has not said who it is.
         self._strangers: dict[Peering, float] = {}
         self._events: list[Event] = []
@@ -114,7 +116,6 @@ class Server:
         self._holds: dict[Peer, float] = {}
         #: The publishers that wait, the next one first.
         self._held: dict[Peering, None] = {}
-        self._waiting_bytes = 0
         #: How many filters clients have told, about: what they take back is subtracted now and then.
         self._filters = 0
         #: What the journal's thread has to say.
@@ -273,7 +274,7 @@ class Server:
             self.heartbeat_seconds,
             self.config.node,
             self.config.unreliable,
-            self.config.unordered,
+            self.config.unordered or self.broker.order.unordered,
         )
         peering.connection.send(welcome)
         if hello.role == Role.CLIENT:
@@ -326,7 +327,7 @@ class Server:
         """A connection is over."""
         self._strangers.pop(peering, None)
         self._held.pop(peering, None)
-        self._waiting_bytes -= peering.outbox.bytes
+        self._room.outbox_bytes -= peering.outbox.bytes
         self._counts["dropped"] += peering.outbox.dropped
         if self.peers.get(peering.name) is peering:
             del self.peers[peering.name]
@@ -344,9 +345,10 @@ class Server:
 
     def objection(self, peering: Peering, message: Message) -> str | None:
         """Why a peer must not say this; None: it may."""
+        if peering.role == Role.CLIENT and (no := self.broker.order.objection(message, self.config.unordered)):
+            return no
         if not isinstance(message, Change | Snapshot):
-            is_client = peering.role == Role.CLIENT
-            return self.broker.order.objection(message, self.config.unordered) if is_client else None
+            return None
         entries = message.added if isinstance(message, Change) else message.entries
         if message.kind == Kind.BROKERS:
             if self._events:
@@ -362,8 +364,6 @@ class Server:
         elif peering.role == Role.CLIENT:
             if self.config.unreliable is not None and any(entry.reliable for entry in entries):
                 return self.config.unreliable
-            if self.config.unordered is not None and any(entry.ordered for entry in entries):
-                return self.config.unordered
             self._filters += len(entries)
             if self._filters > self.config.max_subscriptions:
                 return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"
@@ -413,6 +413,11 @@ class Server:
             for connection in self._touched:
                 connection.flush()
             self._touched.clear()
+            self._room.make(self.broker.order)
+            if self._room.is_short(self.broker.order):
+                self._hold(_ORDER)
+            else:
+                self._release(_ORDER)
         except Exception as error:  # the core's state cannot be trusted any more: end, and be started again
             log("failed", level=logging.CRITICAL, error=error)
             if self._failed is not None and not self._failed.done():
@@ -466,18 +471,14 @@ class Server:
 
     def waits(self, peering: Peering, change: int) -> None:
         """What waits for a peer has changed, by so many bytes."""
-        self._waiting_bytes += change
+        self._room.outbox_bytes += change
         if peering.outbox.is_hopeless:
             peering.connection.close("you are slower than what you asked for, and have chosen to be disconnected then")
         if peering.outbox.holds_up:
             self._hold(peering.name)
         elif change <= 0:
             self._release(peering.name)
-        while self._waiting_bytes > self.config.memory_bytes:
-            there = [each for each in self.peers.values() if each.outbox.bytes and not each.connection.closing]
-            if not there:
-                break
-            max(there, key=lambda each: each.outbox.bytes).shed()
+        self._room.make(self.broker.order)
 
     # --- holding publishers up ----------------------------------------------------------------------------------------
 
@@ -577,7 +578,7 @@ class Server:
             "settings": {name: SETTINGS[name].show(getattr(self.config, name)) for name in SHARED},
             "clients": sum(peering.role == Role.CLIENT for peering in self.peers.values()),
             **account.of_log(self._store, self.name),
-            "memory_bytes": self._waiting_bytes,
+            "memory_bytes": self._room.outbox_bytes + self.broker.order.held_bytes,
             **self._counts,
             "fetched": self._desk.fetched,
             "fetched_bytes": self._desk.fetched_bytes,

@@ -116,6 +116,9 @@ def topology(
             configs[name] = ServerConfig(name=name, **values)  # type: ignore[arg-type] # of types that settings have
             if dialled := (*higher, *members[node][:number]):
                 above[name] = dialled
+    for config in configs.values():
+        if config.order_root is not None and config.order_root not in configs:
+            raise unknown_key(config.order_root, f"order_root of {config.name}", configs)
     return Topology(configs, above)
 
 

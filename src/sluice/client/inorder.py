@@ -32,14 +32,21 @@ class InOrder:
         """The time of the last place; 0 if there is none."""
         return 0 if self._last is None else self._last[0]
 
-    def take(self, batch: Batch, rows: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        """Goes on to the end of a batch; returns the rows that are in order and those that are too late."""
+    def take(self, batch: Batch, rows: Sequence[int], number: int = -1) -> tuple[Sequence[int], Sequence[int]]:
+        """Goes on to the end of a batch; returns the rows that are in order and those that are too late.
+
+        `number` is the last one of the same publisher that the program has got, in order or not: nothing before it may follow.
+        """
         stamp, numbers, last = batch.stamp, batch.numbers, self._last
         if stamp is None or not rows:
             return rows, []
         late: Sequence[int] = []
-        if last is not None and key_of(stamp, numbers[rows[0]]) <= last:
-            late = [row for row in rows if key_of(stamp, numbers[row]) <= last]
+        if numbers[rows[0]] <= number or (last is not None and key_of(stamp, numbers[rows[0]]) <= last):
+            late = [
+                row
+                for row in rows
+                if numbers[row] <= number or (last is not None and key_of(stamp, numbers[row]) <= last)
+            ]
             rows = rows[len(late) :]
         if rows:
             self._last = key_of(stamp, numbers[rows[-1]])

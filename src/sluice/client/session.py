@@ -400,7 +400,8 @@ class Session:
         if not message.reliable:
             rows = self._taken.new(batch, rows)
         if message.ordered:
-            rows, late = self._order.take(batch, rows)
+            # Reliable deliveries have their own order, that of their streams.
+            rows, late = self._order.take(batch, rows, -1 if message.reliable else self._taken.last(batch.publisher))
             if late:
                 ids = dict.fromkeys(id for row in late for id in combinations[which[row] if which else 0])
                 self._out.append(Withheld(batch.whole_or(late), tuple(ids)))

@@ -136,7 +136,11 @@ def _relied(after: Sequence[Report]) -> Table:
 
 
 def _ordered(after: Sequence[Report]) -> Table:
-    """A line for each broker that has to do with order: who asks for it, what is held back, and how long that takes."""
+    """A line for each broker that has to do with order: who asks for it, what is held back, and how long that takes.
+
+    Where a root gives all places, also whom each broker takes for it, and how much has found no way there.
+    """
+    has_root = any(report.get("order", {}).get("root") for report in after)
     table = Table("broker", box=box.SIMPLE_HEAD)
     for column in (
         "ordered",
@@ -148,6 +152,7 @@ def _ordered(after: Sequence[Report]) -> Table:
         "at most",
         "floors",
         "questions",
+        *(("root", "lost") if has_root else ()),
     ):
         table.add_column(column, justify="right")
     for report in after:
@@ -165,6 +170,7 @@ def _ordered(after: Sequence[Report]) -> Table:
                 milliseconds(order["longest_seconds"]),
                 f"{order['floors']:,}",
                 f"{order['questions']:,}",
+                *((order["root"], _alarming(order["lost"])) if has_root else ()),
             )
     return table
 

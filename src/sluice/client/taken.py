@@ -22,6 +22,10 @@ class Taken:
         self._lately: deque[tuple[Peer, Sequence[int]]] = deque()
         self._count = 0
 
+    def last(self, publisher: Peer) -> int:
+        """The last number of a publisher that was delivered; -1 if none was."""
+        return self._last.get(publisher, -1)
+
     def new(self, batch: Batch, rows: Sequence[int]) -> Sequence[int]:
         """The rows that come for the first time."""
         publisher, numbers = batch.publisher, batch.numbers

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Literal
 
-from sluice.broker.broker import BrokerConfig
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client.commands import Advertise, Subscribe, Unsubscribe
 from sluice.client.session import Session
 from sluice.errors import LimitError

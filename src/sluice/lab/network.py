@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from sluice.broker.broker import Broker, BrokerConfig
+from sluice.broker.broker import Broker
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client.commands import Command
 from sluice.client.session import Session
 from sluice.lab.topology import Topology

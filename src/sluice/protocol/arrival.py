@@ -18,6 +18,8 @@ class Arrival(NamedTuple):
     floor: int | None = None
     #: The rows that were not here before, where some were; None: all.
     fresh: frozenset[int] | None = None
+    #: The broker that it goes to, and to nobody else, to get its place in the order of all; None: it goes where it is wanted.
+    upward: Peer | None = None
 
     @property
     def comes_again(self) -> bool:

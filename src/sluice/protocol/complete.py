@@ -139,7 +139,7 @@ class Cache:
 
     def fresh(self, arrival: Arrival, now: float) -> Arrival | None:
         """Takes in what arrived: what is new of it. What others account for stays whole, as somebody may rely on all of it."""
-        if arrival.comes_again:
+        if arrival.comes_again or arrival.upward is not None:
             return arrival
         rows = self.keep(arrival.batch, arrival.source, now)
         if arrival.passage is not None:

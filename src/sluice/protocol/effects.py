@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Effect, Floor, Message, Notify, Send
+from sluice.protocol.messages import Effect, Floor, Notify, Send
 
 
 class Effects:
     """The effects of one step.
 
     >>> effects = Effects()
-    >>> effects.send("b", Floor(5))
+    >>> effects.promise("b", Floor(5))
     >>> effects.all
     [Send(peer='b', message=Floor(time=5))]
     """
@@ -24,15 +24,17 @@ class Effects:
         #: The last stamped publication for each broker, and its place, if it goes with a promise.
         self._riding: dict[Peer, tuple[int, Notify]] = {}
 
-    def send(self, peer: Peer, message: Message) -> None:
-        """A message is to be sent, behind all that was said before."""
-        if type(message) is Notify:
-            if message.floor is not None:
-                self._riding[peer] = len(self.all), message
-            elif message.batch.stamp is not None:
-                self._riding.pop(peer, None)
-        elif type(message) is Floor and peer in self._riding:
+    def note(self, peer: Peer, message: Notify) -> None:
+        """A stamped publication is about to be sent, behind all that was said before."""
+        if message.floor is not None:
+            self._riding[peer] = len(self.all), message
+        else:
+            self._riding.pop(peer, None)
+
+    def promise(self, peer: Peer, message: Floor) -> None:
+        """A promise is to be made about what follows."""
+        if peer in self._riding:
             place, before = self._riding[peer]
             self.all[place] = Send(peer, replace(before, floor=message.time))
-            return
-        self.all.append(Send(peer, message))
+        else:
+            self.all.append(Send(peer, message))

@@ -81,6 +81,7 @@ def _configuration(world: World, complete: bool = False) -> Configuration:
         {name: _client(node, complete) for name, node in world.clients.items() if node.core is not None},
         POINTS,
         advertisements=world.config.advertisements is not None,
+        root=world.root,
         at=world.now,
         filters=_FILTERS,
     )

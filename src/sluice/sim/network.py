@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sluice.broker.broker import Broker, BrokerConfig
+from sluice.broker.broker import Broker
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
@@ -59,12 +60,19 @@ class Network:
         seed: int = 0,
         routing: str = "covering",
         advertisements: str | None = None,
+        order_algorithm: str = "floors",
         cache: CacheConfig | None = None,
         lease: LeaseConfig | None = None,
         min_delay_seconds: float = 0.001,
         max_delay_seconds: float = 0.01,
     ) -> None:
-        config = BrokerConfig(routing=routing, advertisements=advertisements, cache=cache, lease=lease)
+        config = BrokerConfig(
+            routing=routing,
+            advertisements=advertisements,
+            order_algorithm=order_algorithm,
+            cache=cache,
+            lease=lease,
+        )
         self.world = World(seed, config, min_delay_seconds=min_delay_seconds, max_delay_seconds=max_delay_seconds)
         self._group: dict[str, str] = {}
         self._stage = 0

@@ -48,6 +48,8 @@ class Configured:
     delay_seconds: float | None = None
     #: So long after the last fault all is right again; None: only at `Quiet`.
     recovery_seconds: float | None = None
+    #: The broker over which everything goes that is in order, as long as it is there; None: there is no such broker.
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +430,8 @@ def _is_a(value: object, kind: str) -> bool:
     match kind:
         case "str":
             return isinstance(value, str)
+        case "str | None":
+            return value is None or isinstance(value, str)
         case "int":
             return isinstance(value, int) and not isinstance(value, bool)
         case "float":

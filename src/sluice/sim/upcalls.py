@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.client import commands as client
 from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
+from sluice.client.session import Session
+from sluice.protocol.batch import NotificationId
+from sluice.protocol.messages import Deliver, Kind, Send
 from sluice.sim import ordered, streamed
 from sluice.sim import trace as said
 from sluice.sim.nodes import ClientNode
@@ -68,3 +72,17 @@ def write_down(world: World, node: ClientNode, upcall: client.Upcall) -> None:
             write(streamed.Skipped(now, name, subscription, stream or "", first, last))
         case client.InterestChanged(added, removed):
             world.interest(node, added, removed)
+
+
+def kept_quiet(
+    node: ClientNode, core: Session, message: Deliver, answers: Sequence[Send | client.Upcall]
+) -> Iterator[NotificationId]:
+    """What came in the order of all, and of which the program was told neither that it came nor that it came too late."""
+    told = {one.id for answer in answers if isinstance(answer, client.Withheld) for one in answer.batch}
+    told |= {one.id for answer in answers if isinstance(answer, client.Delivered) for one, _ in answer.deliveries}
+    for notification, ids in message.deliveries:
+        if notification.id in told or not any(id in core.entries[Kind.SUBSCRIPTIONS] for id in ids):
+            continue
+        # What a publisher sends once more, after its broker was gone, the program has had already.
+        if all(notification.id != one.id for one, _ in node.deliveries):
+            yield notification.id

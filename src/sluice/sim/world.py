@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
-from sluice.broker.broker import BrokerConfig
+from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
@@ -46,7 +46,7 @@ from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode, ClientNode, Node
 from sluice.sim.shape import Shape
 from sluice.sim.surroundings import Surroundings
-from sluice.sim.upcalls import write_down
+from sluice.sim.upcalls import kept_quiet, write_down
 from sluice.sim.wishes import said_of
 
 N = TypeVar("N", bound=Node)
@@ -153,6 +153,14 @@ class World:
         """A link between two brokers."""
         self._join(self.brokers[a], self.brokers[b])
 
+    @property
+    def root(self) -> str | None:
+        """The broker that puts all publications in order while it is up, if there is one."""
+        if self.config.order_algorithm != "rooted":
+            return None
+        preferred = self.config.order_root
+        return preferred if preferred in self.brokers else min(self.brokers, default=None)
+
     def stage(self) -> tuple[said.Configured, said.Topology]:
         """What a trace begins with: what the network promises, and what it looks like."""
         cache, lease = self.config.cache, self.config.lease
@@ -165,6 +173,7 @@ class World:
             # How long a disk takes nobody knows.
             delay_seconds=None if self.config.durable else self.max_delay,
             recovery_seconds=None if lease is None else recovery_seconds(lease) / min(rates, default=1.0),
+            root=self.root,
         )
         links = tuple(key for key in self.links if key[1] in self.brokers)
         return promised, said.Topology(0.0, tuple(self.brokers), links)
@@ -294,6 +303,10 @@ class World:
                     self.send(node, answer.peer, answer.message)
                 else:
                     write_down(self, node, answer)
+            if isinstance(event, Received) and isinstance(event.message, Deliver) and event.message.ordered:
+                for missing in kept_quiet(node, node.core, event.message, answers):
+                    says = f"{node.name} gets {missing} in order, and tells nobody"
+                    self.complaints.append((self.now, "tells-what-is-late", says))
             if node.core.deadline != math.inf:
                 self._schedule_tick(node)
             for program in node.programs:

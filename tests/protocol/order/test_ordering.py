@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Advertise, Delivered, Publish, Subscribe, Unadvertise, Unsubscribe, Withheld
-from sluice.protocol.batch import MARKED, Peer, Records, Stamp
+from sluice.client.commands import Advertise, Delivered, Publish, Unadvertise, Unsubscribe, Withheld
+from sluice.protocol.batch import MARKED, Records, Stamp
 from sluice.protocol.effects import Effects
 from sluice.protocol.messages import Await, Floor, Kind, Message, Notify, Received, Send
-from tests.protocol.drive import Network
-
-
-def line(config: BrokerConfig | None = None) -> Network:
-    """Brokers x - y - z, each with a client of the same name in capitals."""
-    net = Network(config)
-    net.broker("x")
-    net.broker("y", "x")
-    net.broker("z", "y")
-    for name in "XYZ":
-        net.client(name, at=name.lower())
-    net.run()
-    return net
-
-
-def subscribe(net: Network, client: Peer, where: str = "n > 0", *, ordered: bool = True) -> None:
-    net.do(client, Subscribe(net.clients[client].new_id(), parse(where), ordered=ordered))
-
-
-def publish(net: Network, client: Peer, *records: dict[str, Any], ordered: bool = False) -> None:
-    net.do(client, Publish(net.clients[client].batch(records, ordered=ordered)))
-
-
-def got(net: Network, client: Peer) -> list[int]:
-    """The numbers that a client got, in order."""
-    return [
-        delivery.notification.record["n"]
-        for name, each in net.news
-        if name == client and isinstance(each, Delivered)
-        for delivery in each.deliveries
-    ]
-
-
-def stamps(net: Network) -> list[Stamp | None]:
-    """Those of all that went from broker to broker."""
-    return [
-        message.batch.stamp
-        for sender, receiver, message in net.log
-        if isinstance(message, Notify) and sender in net.brokers and receiver in net.brokers
-    ]
+from tests.protocol.order.line import got, line, publish, stamps, subscribe
 
 
 def test_without_a_wish_nothing_is_stamped_and_nothing_is_said() -> None:
@@ -271,12 +230,14 @@ def test_what_a_healed_partition_brings_too_late_is_withheld_and_told() -> None:
 def test_a_promise_rides_on_the_last_publication() -> None:
     effects = Effects()
     batches = [Records.of("a", n, [{"n": n}]).stamped(Stamp(n, "b")) for n in (1, 2, 3)]
-    for batch in batches[:2]:
-        effects.send("x", Notify(batch, floor=0))
-    effects.send("x", Floor(2))
+    for message in (Notify(batches[0], floor=0), Notify(batches[1], floor=0)):
+        effects.note("x", message)
+        effects.all.append(Send("x", message))
+    effects.promise("x", Floor(2))
     assert effects.all == [Send("x", Notify(batches[0], floor=0)), Send("x", Notify(batches[1], floor=2))]
-    effects.send("x", Notify(batches[2]))
-    effects.send("x", Floor(3))
+    effects.note("x", Notify(batches[2]))
+    effects.all.append(Send("x", Notify(batches[2])))
+    effects.promise("x", Floor(3))
     assert effects.all[2:] == [Send("x", Notify(batches[2])), Send("x", Floor(3))]
 
 

@@ -185,6 +185,13 @@ def test_what_fails_elsewhere_does_not_excuse(pair: Story) -> None:
     assert says(COMPLETE, [*LOST, *during(pair, 19.0, 25.0)]) == MISSING
 
 
+@pytest.mark.parametrize("pair", [*ON_THE_WAY, *ELSEWHERE[:2]], ids=lambda pair: str(pair[0]))
+def test_what_fails_on_the_way_over_a_root_excuses(pair: Story) -> None:
+    rooted = [Configured(0.0, root="d"), *LOST]
+    assert says(COMPLETE, rooted) == MISSING
+    assert says(COMPLETE, [*rooted, *during(pair, 19.0, 25.0)]) == []
+
+
 @pytest.mark.parametrize("event", [Corrupted(15.0, "d", "x"), Tampered(15.0, "d", "b", "lost")])
 def test_what_is_tampered_with_anywhere_excuses_until_all_is_quiet(event: TraceEvent) -> None:
     assert says(COMPLETE, [*LOST, event]) == []

@@ -1,15 +1,17 @@
 """What a way of putting publications in one order has to do at one broker.
 
-A publication gets a stamp where it is taken in. Stamps are the order: whoever gets two publications gets the one with the
-smaller stamp first. An algorithm gives stamps out, and says up to which time all that is to come has come.
+A publication gets a stamp where it is taken in, or at a place that it is sent to for that. Stamps are the order: whoever gets
+two publications gets the one with the smaller stamp first. An algorithm gives stamps out, and says up to which time all that is
+to come has come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from sluice.protocol.batch import Peer, Stamp
+from sluice.protocol.arrival import Arrival
+from sluice.protocol.batch import Peer
 from sluice.protocol.messages import OrderMessage
 
 #: What is to be said to other brokers.
@@ -21,9 +23,22 @@ class Algorithm(Protocol):
 
     #: The latest time that was seen here.
     clock: int
-    #: For the record: how often something was promised or asked for.
+    #: For the record: how often something was promised or asked for, and how many publications found no way to their place.
     floors: int
     questions: int
+    lost: int
+
+    @property
+    def root(self) -> Peer | None:
+        """The broker that stamps what all publish; None: every broker stamps what it takes in."""
+
+    @property
+    def counts_publishers(self) -> bool:
+        """Whether it has to be known who publishes before anything of his is stamped."""
+
+    @property
+    def followers(self) -> Collection[Peer]:
+        """Publishers here that may be among those who `follows` is about; nearly always nobody is."""
 
     @property
     def limit(self) -> float:
@@ -38,8 +53,17 @@ class Algorithm(Protocol):
     def carries(self, peer: Peer, publications: bool) -> Said:
         """Whether anybody behind a link may publish something."""
 
-    def stamp(self, is_marked: bool) -> Stamp:
-        """A place for what is published here now: behind all that this broker has seen or promised."""
+    def survey(self) -> None:
+        """Other brokers are known now, or there are other ways to them."""
+
+    def follows(self, publisher: Peer, now: float) -> bool:
+        """Whether what somebody publishes here has to take the way of what is in order, so that it does not overtake that."""
+
+    def place(self, arrival: Arrival, is_marked: bool, now: float) -> Arrival | None:
+        """What is to be in order, with a stamp later than all that was seen here, or on its way to where it gets one.
+
+        None: it finds no way there, and is lost.
+        """
 
     def arrived(self, peer: Peer, time: int, floor: int | None) -> None:
         """Something stamped came over a link, with what was promised behind it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
+from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Peer, Stamp
 from sluice.protocol.messages import Await, Floor, OrderMessage
 from sluice.protocol.order.algorithm import Said
@@ -37,6 +38,11 @@ class Hop:
 class Floors:
     """The floors of one broker; an `Algorithm`."""
 
+    #: Everybody stamps what he takes in, on its way to wherever it is wanted.
+    root: Peer | None = None
+    followers: tuple[Peer, ...] = ()
+    counts_publishers = True
+
     def __init__(self, directions: Directions) -> None:
         self._directions = directions
         self.clock = 0
@@ -44,7 +50,7 @@ class Floors:
         #: A time that everybody has to come to, since somebody here has seen it.
         self._goal = 0
         #: For the record: how often something was promised or asked for.
-        self.floors = self.questions = 0
+        self.floors = self.questions = self.lost = 0
 
     @property
     def limit(self) -> float:
@@ -70,7 +76,18 @@ class Floors:
         if publications and self.clock > hop.heard:
             yield self._ask(peer, hop, self.clock)
 
+    def survey(self) -> None:
+        """Only neighbours count."""
+
     # --- publications -------------------------------------------------------------------------------------------------
+
+    def follows(self, publisher: Peer, now: float) -> bool:
+        """All takes the same way, in order or not."""
+        return False
+
+    def place(self, arrival: Arrival, is_marked: bool, now: float) -> Arrival:
+        """Stamps it at once."""
+        return arrival._replace(batch=arrival.batch.stamped(self.stamp(is_marked)))
 
     def stamp(self, is_marked: bool) -> Stamp:
         """The next moment of the clock."""

@@ -1,8 +1,9 @@
 """What a broker does about order: who asks for it, which publications get a stamp, and when each client gets them.
 
-A publication is stamped if its publisher asks for order, or if somebody somewhere does who might get it. It is held back for
-those of its subscribers for whom order counts; everything else flows as if there were no order. The first publications of a
-new advertisement wait until it is acknowledged: by then every broker that they may reach has asked for its own time.
+A publication is stamped if its publisher asks for order, or if somebody somewhere does who might get it; where and how is a
+matter of the algorithm. It is held back for those of its subscribers for whom order counts; everything else flows as if there
+were no order. Where it has to be known who publishes, the first publications of a new advertisement wait until it is
+acknowledged: by then every broker that they may reach has asked for its own time.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from sluice.errors import ConfigurationError
 from sluice.limits import MAX_AHEAD
 from sluice.protocol.arrival import Arrival
-from sluice.protocol.batch import Batch, Peer
+from sluice.protocol.batch import MARKED, Batch, Peer
 from sluice.protocol.messages import (
     Await,
     Change,
@@ -21,6 +23,7 @@ from sluice.protocol.messages import (
     Entry,
     EntryId,
     Event,
+    Floor,
     Kind,
     Message,
     Notify,
@@ -32,8 +35,21 @@ from sluice.protocol.messages import (
 from sluice.protocol.order.algorithm import Algorithm, Said
 from sluice.protocol.order.floors import Floors
 from sluice.protocol.order.queue import Queue
+from sluice.protocol.order.rooted import Rooted
 from sluice.protocol.route.directions import Directions
 from sluice.protocol.route.table import Table
+from sluice.protocol.route.ways import Ways
+
+
+def algorithm_named(name: str, directions: Directions, brokers: Ways, root: Peer | None) -> Algorithm:
+    """The algorithm with a name, for one broker; `root` is the broker that it should prefer, if it prefers any."""
+    match name:
+        case "floors":
+            return Floors(directions)
+        case "rooted":
+            return Rooted(directions, brokers, root)
+        case _:
+            raise ConfigurationError(f"no order algorithm is called {name!r}: take floors or rooted")
 
 
 class Ordering:
@@ -41,25 +57,32 @@ class Ordering:
 
     def __init__(
         self,
-        directions: Directions,
+        name: Peer,
+        algorithm: Algorithm,
         roles: Mapping[Peer, Role],
-        table: Table,
+        tables: Mapping[Kind, Table],
         is_unanswered: Callable[[Peer], bool] | None,
         send: Callable[[Peer, Message], None],
+        promise: Callable[[Peer, Floor], None],
         *,
         orders_all: bool,
     ) -> None:
+        self._name = name
+        self.algorithm = algorithm
         self._roles = roles
-        self._table = table
-        #: Whether an advertisement of a client is not acknowledged yet; None: there are none, and any link may carry anything.
-        self._is_unanswered = is_unanswered
+        self._table = tables[Kind.SUBSCRIPTIONS]
+        self._brokers = tables[Kind.BROKERS]
+        #: Whether an advertisement of a client is not acknowledged yet; None: there are none, or nothing depends on them.
+        self._is_unanswered = is_unanswered if algorithm.counts_publishers else None
         self._send = send
+        self._promise = promise
         self._orders_all = orders_all
-        self.algorithm: Algorithm = Floors(directions)
         #: The ordered subscriptions of each client.
         self._asking: dict[Peer, dict[EntryId, None]] = {}
         #: What is held back for each client, of those for whom something is.
         self._queues: dict[Peer, Queue] = {}
+        #: What all of that takes.
+        self.held_bytes = 0
         #: For whom something has come in this step.
         self._touched: dict[Peer, None] = {}
         #: The latest time that was ever held back, and the limit that was released up to.
@@ -85,7 +108,8 @@ class Ordering:
     def unlinked(self, peer: Peer) -> None:
         """A link is gone, with all that was held back for it."""
         self.algorithm.unlinked(peer)
-        self._queues.pop(peer, None)
+        if peer in self._queues:
+            self.held_bytes -= self._queues.pop(peer).bytes
         self._asking.pop(peer, None)
         if peer in self.waiting:
             # What was taken in goes on, without its publisher; what was not never came.
@@ -98,6 +122,17 @@ class Ordering:
         """Whether anybody behind a broker publishes something, as its advertisements tell."""
         self._say(self.algorithm.carries(peer, publications))
         self._is_due = True
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this broker stamps what all publish."""
+        return self.algorithm.root == self._name
+
+    def survey(self) -> bool:
+        """Other brokers are known now, or there are other ways to them: whether this one is the root."""
+        self.algorithm.survey()
+        self._is_due = True
+        return self.is_root
 
     def subscribed(self, client: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
         """The subscriptions of a client change; the table follows before anybody is told of the entries."""
@@ -121,26 +156,56 @@ class Ordering:
         if isinstance(message, Await):
             self.settle(now)
 
+    @property
+    def unordered(self) -> str | None:
+        """Why nothing can be in the order of all; None: all can, for what is known of the network."""
+        for _, entry in self._brokers.contents():
+            if entry.where.is_empty:
+                return (
+                    f"{entry.id} is one of several brokers of its node, and what they pass on need not be in one order: "
+                    "start a network with one broker for each node"
+                )
+        return None
+
     def objection(self, message: Message, unordered: str | None) -> str | None:
         """Why a client must not say this; `unordered` is why nothing can be in order here, if nothing can."""
-        if isinstance(message, Await) and message.time > self.algorithm.clock + MAX_AHEAD:
-            return f"nothing can have been stamped with {message.time}: no clock is as far ahead"
-        return unordered if isinstance(message, Notify) and message.batch.stamp is not None else None
+        match message:
+            case Await(time):
+                if time > self.algorithm.clock + MAX_AHEAD:
+                    return f"nothing can have been stamped with {time}: no clock is as far ahead"
+                return None
+            case Notify(batch):
+                asks = batch.stamp is not None
+            case Change(added=entries) | Snapshot(entries=entries):
+                asks = any(entry.ordered for entry in entries)
+            case _:
+                asks = False
+        return unordered or self.unordered if asks else None
 
     def _say(self, said: Said) -> None:
         for peer, message in said:
-            self._send(peer, message)
+            if isinstance(message, Floor):
+                self._promise(peer, message)
+            else:
+                self._send(peer, message)
 
     # --- publications -------------------------------------------------------------------------------------------------
 
-    def admit(self, arrived: list[Arrival]) -> list[Arrival]:
+    def admit(self, arrived: list[Arrival], now: float) -> list[Arrival]:
         """Stamps what clients publish and somebody wants in order, as soon as it can be; takes note of what others stamped."""
-        is_wanted = self._orders_all or self._table.is_ordered
-        if not is_wanted and not self.waiting and all(each.batch.stamp is None for each in arrived):
-            return arrived
+        is_wanted = self._orders_all or self._table.is_ordered or self.waiting or self.algorithm.followers
+        if not is_wanted:
+            for each in arrived:
+                if each.batch.stamp is not None:
+                    break
+            else:
+                return arrived
         admitted: list[Arrival] = []
         for each in arrived:
             if self._roles.get(each.source) == Role.BROKER:
+                if each.batch.stamp == MARKED:
+                    admitted += self._place(each, True, now)
+                    continue
                 if each.batch.stamp is not None and not each.comes_again:
                     self.algorithm.arrived(each.source, each.batch.stamp.time, each.floor)
                     self._is_due = True
@@ -150,7 +215,7 @@ class Ordering:
                 place = next((place for place, one in enumerate(waiting) if isinstance(one, Received)), len(waiting))
                 waiting.insert(place, each)
             else:
-                admitted.append(self.stamp(each))
+                admitted += self.stamp(each, now)
         return admitted
 
     def _is_marked(self, batch: Batch) -> bool:
@@ -164,14 +229,21 @@ class Ordering:
             return False
         return self._table.is_ordered or self._is_marked(arrival.batch)
 
-    def stamp(self, arrival: Arrival) -> Arrival:
-        """What is published here now, with its place in the order of all if anybody wants to know it."""
+    def stamp(self, arrival: Arrival, now: float) -> list[Arrival]:
+        """What is published here now, on the way to its place in the order of all if anybody wants to know that."""
         is_marked = self._is_marked(arrival.batch)
-        if not is_marked and not self._table.is_ordered:
-            return arrival
+        if is_marked or self._table.is_ordered or self.algorithm.follows(arrival.batch.publisher, now):
+            return self._place(arrival, is_marked, now)
+        return [arrival]
+
+    def _place(self, arrival: Arrival, is_marked: bool, now: float) -> list[Arrival]:
         self._is_due = True
-        self.stamped += len(arrival.batch)
-        return arrival._replace(batch=arrival.batch.stamped(self.algorithm.stamp(is_marked)))
+        placed = self.algorithm.place(arrival, is_marked, now)
+        if placed is None:
+            return []
+        if placed.upward is None:
+            self.stamped += len(placed.batch)
+        return [placed]
 
     def defers(self, event: Event) -> bool:
         """Whether a client publishes or advertises something behind publications that wait: then it waits, too."""
@@ -231,14 +303,19 @@ class Ordering:
             stamp.is_marked or (asking is not None and any(id in asking for ids in combinations for id in ids))
         ):
             queue = self._queues.setdefault(client, Queue())
+            before = queue.bytes
             queue.hold(Deliver(batch, combinations, which, ordered=True), stamp, now)
+            self.held_bytes += queue.bytes - before
             self._latest = max(self._latest, stamp.time)
             self._touched[client] = None
             self._is_due = True
             return
         message = Deliver(batch, combinations, which)
+        before = 0 if queue is None else queue.bytes
         if queue is None or not queue.follow(message, now):
             self._send(client, message)
+        else:
+            self.held_bytes += queue.bytes - before
 
     def settle(self, now: float) -> None:
         """After a step: releases what nothing can precede any more, and says what others wait for."""
@@ -257,14 +334,32 @@ class Ordering:
         queue = self._queues.get(client)
         if queue is None:
             return
+        before = queue.bytes
         for held in queue.release(limit):
             waited = now - held.since
             self.held += waited > 0
             self.held_seconds += waited
             self.longest_seconds = max(self.longest_seconds, waited)
             self._send(client, held.message)
+        self.held_bytes -= before - queue.bytes
         if not queue:
             del self._queues[client]
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def held_for(self, client: Peer) -> int:
+        """What is held back for a client, in bytes."""
+        queue = self._queues.get(client)
+        return 0 if queue is None else queue.bytes
+
+    def give_up(self, client: Peer) -> int:
+        """There is no room: forgets the oldest that is held back for a client; returns how many publications that are."""
+        queue = self._queues[client]
+        held = queue.pop()
+        self.held_bytes -= held.bytes
+        if not queue:
+            del self._queues[client]
+        return len(held.message.batch)
 
     def renew(self) -> None:
         """Works out anew who asks, and says and asks everything once more, in case that something was lost or damaged."""
@@ -284,6 +379,7 @@ class Ordering:
             "subscriptions": sum(map(len, self._asking.values())),
             "stamped": self.stamped,
             "waiting": sum(map(len, self._queues.values())),
+            "waiting_bytes": self.held_bytes,
             "waiting_clients": len(self._queues),
             "waiting_seconds": max((now - queue.oldest for queue in self._queues.values()), default=0.0),
             "unstamped": sum(map(len, self.waiting.values())),
@@ -292,4 +388,5 @@ class Ordering:
             "longest_seconds": self.longest_seconds,
             "floors": self.algorithm.floors,
             "questions": self.algorithm.questions,
+            "lost": self.algorithm.lost,
         }

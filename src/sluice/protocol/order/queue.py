@@ -13,6 +13,8 @@ from typing import NamedTuple
 from sluice.protocol.batch import Peer, Stamp
 from sluice.protocol.messages import Deliver
 
+#: What something that waits costs beside its bytes, about.
+OVERHEAD_BYTES = 500
 #: A place in the order: the time and the broker of a stamp, and the publisher's own number within it.
 Key = tuple[int, Peer, int]
 
@@ -26,6 +28,11 @@ class Held(NamedTuple):
     message: Deliver
     since: float
 
+    @property
+    def bytes(self) -> int:
+        """What it takes while it waits, about."""
+        return self.message.batch.size + OVERHEAD_BYTES
+
 
 def key_of(stamp: Stamp, number: int) -> Key:
     """The place of a publication with a number of its publisher."""
@@ -35,13 +42,15 @@ def key_of(stamp: Stamp, number: int) -> Key:
 class Queue:
     """What one client is going to get."""
 
-    __slots__ = ("_heap", "_publishers", "_turn")
+    __slots__ = ("_heap", "_publishers", "_turn", "bytes")
 
     def __init__(self) -> None:
         self._heap: list[Held] = []
         #: Of each publisher how much is held, and its last place.
         self._publishers: dict[Peer, tuple[int, Key]] = {}
         self._turn = 0
+        #: What all of it takes.
+        self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -68,16 +77,23 @@ class Queue:
         count, last = self._publishers.get(publisher, (0, key))
         self._publishers[publisher] = count + 1, max(key, last)
         self._turn += 1
-        heappush(self._heap, Held(key, self._turn, message, now))
+        held = Held(key, self._turn, message, now)
+        self.bytes += held.bytes
+        heappush(self._heap, held)
 
     def release(self, limit: float) -> Iterator[Held]:
         """What has a time up to the limit, in order."""
         while self._heap and self._heap[0].key[0] <= limit:
-            held = heappop(self._heap)
-            publisher = held.message.batch.publisher
-            count, last = self._publishers[publisher]
-            if count == 1:
-                del self._publishers[publisher]
-            else:
-                self._publishers[publisher] = count - 1, last
-            yield held
+            yield self.pop()
+
+    def pop(self) -> Held:
+        """The first in order, whose time may not have come."""
+        held = heappop(self._heap)
+        self.bytes -= held.bytes
+        publisher = held.message.batch.publisher
+        count, last = self._publishers[publisher]
+        if count == 1:
+            del self._publishers[publisher]
+        else:
+            self._publishers[publisher] = count - 1, last
+        return held

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import EntryId
+from sluice.protocol.messages import Entry, EntryId
 
 
 class Ways:
@@ -34,6 +34,13 @@ class Ways:
             self._peers[id].pop(peer, None)
             if not self._peers[id]:
                 del self._peers[id]
+
+    def update(self, peer: Peer, added: Iterable[Entry], removed: Iterable[Entry]) -> None:
+        """Follows what a peer has told."""
+        for entry in removed:
+            self.remove(entry.id, peer)
+        for entry in added:
+            self.add(entry.id, peer)
 
     def clear(self, id: EntryId | None = None) -> None:
         """Forgets all ways, or all that lead there."""

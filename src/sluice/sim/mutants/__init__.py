@@ -4,7 +4,18 @@ A check that finds no bug proves nothing. A mutant is a patch of one real functi
 until a check fails; the canaries must be caught on nearly every seed.
 """
 
-from sluice.sim.mutants import completeness, interest, leases, order, reliable, replay, reshape, routing, streams
+from sluice.sim.mutants import (
+    completeness,
+    interest,
+    leases,
+    order,
+    reliable,
+    replay,
+    reshape,
+    rooted,
+    routing,
+    streams,
+)
 from sluice.sim.mutants.mutant import MUTANTS, SEEDS, Caught, Mutant, hunt
 
 __all__ = [
@@ -20,6 +31,7 @@ __all__ = [
     "reliable",
     "replay",
     "reshape",
+    "rooted",
     "routing",
     "streams",
 ]

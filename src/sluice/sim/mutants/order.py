@@ -47,19 +47,19 @@ def _() -> Patch:
     "order",
     "promise-before-the-last",
     "a promise rides on the first publication that goes, and others follow",
-    first=12,
+    first=18,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def send(self: Effects, peer: str, message: Any) -> None:
+        def note(self: Effects, peer: str, message: Notify) -> None:
             riding = self._riding.get(peer)
             original(self, peer, message)
-            if riding is not None and type(message) is Notify:
+            if riding is not None:
                 self._riding[peer] = riding
 
-        return send
+        return note
 
-    return Effects, "send", make
+    return Effects, "note", make
 
 
 @mutant(
@@ -67,16 +67,16 @@ def _() -> Patch:
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def send(self: Effects, peer: str, message: Any) -> None:
-            if type(message) is not Floor or peer in self._riding:
+        def promise(self: Effects, peer: str, message: Floor) -> None:
+            if peer in self._riding:
                 original(self, peer, message)
 
-        return send
+        return promise
 
-    return Effects, "send", make
+    return Effects, "promise", make
 
 
-@mutant("order", "dead-link-awaited", "a link that is gone is still waited for", first=6)
+@mutant("order", "dead-link-awaited", "a link that is gone is still waited for", first=43)
 def _() -> Patch:
     return Floors, "unlinked", lambda original: lambda self, peer: None
 
@@ -96,7 +96,7 @@ def _() -> Patch:
     return Floors, "stamp", make
 
 
-@mutant("order", "clock-not-moved", "the clock does not follow what comes over links", first=12)
+@mutant("order", "clock-not-moved", "the clock does not follow what comes over links", first=18)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def arrived(self: Floors, peer: str, time: int, floor: int | None) -> None:
@@ -164,7 +164,7 @@ def _() -> Patch:
     return Floors, "limit", make
 
 
-@mutant("order", "stamped-too-early", "the first publications of a new advertisement do not wait for it", first=49)
+@mutant("order", "stamped-too-early", "the first publications of a new advertisement do not wait for it", first=126)
 def _() -> Patch:
     return Ordering, "_is_early", lambda original: lambda self, arrival: False
 
@@ -253,7 +253,7 @@ def _() -> Patch:
     return queue, "key_of", lambda original: lambda stamp, number: (stamp.time, "", 0)
 
 
-@mutant("order", "unordered-overtakes", "what is not ordered passes what is held back of its publisher", first=14)
+@mutant("order", "unordered-overtakes", "what is not ordered passes what is held back of its publisher", first=15)
 def _() -> Patch:
     return Queue, "follow", lambda original: lambda self, message, now: False
 
@@ -273,7 +273,12 @@ def _() -> Patch:
 
 @mutant("order", "late-delivered", "a client gives its program what came too late", first=15)
 def _() -> Patch:
-    return InOrder, "take", lambda original: lambda self, batch, rows: (rows, [])
+    return InOrder, "take", lambda original: lambda self, batch, rows, number: (rows, [])
+
+
+@mutant("order", "withheld-untold", "a client withholds what came too late and does not say so", first=15)
+def _() -> Patch:
+    return InOrder, "take", lambda original: lambda self, batch, rows: (original(self, batch, rows)[0], [])
 
 
 @mutant("order", "client-forgets", "a client does not say how far it is when it comes to a broker", first=164)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sluice.protocol.complete import CacheConfig
 from sluice.sim.plan import ClientPlan, HealLink, LoseLink, Plan, Planned, Publish
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Scenario
 from sluice.sim.spec import ACKNOWLEDGED, COMPLETE, LIVE, ORDER, SAFETY
@@ -43,7 +44,11 @@ class Order(Scenario):
         options["orders_all"] = random.random() < 0.1
         # What a durable broker refuses may come again when it is advertised, which is another story.
         options["durable"] = random.random() < 0.2 and options["advertisements"] is None
+        options["cache"] = random.random() < 0.2
         brokers, links, clients = draft.people()
+        algorithm = draft.random("algorithm")
+        options["algorithm"] = algorithm.choice(("floors", "rooted"))
+        options["root"] = algorithm.choice((None, *brokers)) if options["algorithm"] == "rooted" else None
         churn = draft.churn(clients, ordered=options["ordered"], marked=options["marked"])
         burst = draft.random("bursts")
         planned: list[Planned] = []
@@ -56,7 +61,13 @@ class Order(Scenario):
         planned += draft.crashes(end, brokers, links, clients, churn)
         planned += draft.flapping(end, brokers, links, times=(2, 6, 20), outages=(0.0, 0.5, 4.0))
         planned += self._splits(draft, end, links, clients, churn)
-        config = replace(draft.config(durable=options["durable"]), orders_all=options["orders_all"])
+        cache = CacheConfig(notifications=10_000, seconds=1000.0) if options["cache"] else None
+        config = replace(
+            draft.config(cache=cache, durable=options["durable"]),
+            orders_all=options["orders_all"],
+            order_algorithm=options["algorithm"],
+            order_root=options["root"],
+        )
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
 
     def _splits(

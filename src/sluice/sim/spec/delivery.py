@@ -10,7 +10,8 @@ advertisements that matches. Nothing failed means:
   to the moment at which the notification should have been there, and nobody's memory or messages were tampered with;
 - and the brokers and links on the path had come up long enough before the request for their neighbours to know of each other.
   An acknowledgement that crosses a link while another one further on comes up cannot tell of it. Over a path of L links with
-  a delay of at most D each, that time is (L + 3) D, with advertisements (2 L + 3) D.
+  a delay of at most D each, that time is (L + 3) D, with advertisements (2 L + 3) D. Where there is a root that puts
+  publications in order, the path leads over it.
 
 It should have been there (L + 3) D after the publication. If D is not known, the whole trace from the last `Quiet` before the
 request to its end must be free of faults on the way.
@@ -133,7 +134,7 @@ def _has_reached(history: History, publication: Publication, wish: Wish) -> bool
 def _nothing_failed(history: History, publication: Publication, wanted: Promise, offer: Promise) -> bool:
     subscriber, publisher = wanted.wish.client, publication.client
     index = publication.index
-    path = history.path(history.broker_of(publisher, index), history.broker_of(subscriber, index))
+    path = history.way(history.broker_of(publisher, index), history.broker_of(subscriber, index))
     if path is None:
         return False
     links = sum(isinstance(element, tuple) for element in path)

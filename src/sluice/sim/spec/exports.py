@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from sluice.model.filter import EVERYTHING
+from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, Kind, Role
 from sluice.sim.spec.filters import Filters, members
@@ -83,6 +85,8 @@ def _alpha(configuration: Configuration, broker: Peer, kind: Kind, peer: Peer, s
         for other in view.tables[Kind.SUBSCRIPTIONS].replicas:
             if other != peer and view.roles.get(other) == Role.CLIENT:
                 whole.update(dict.fromkeys(configuration.entries(broker, Kind.SUBSCRIPTIONS, other)))
+    if kind == Kind.ADVERTISEMENTS and broker == configuration.root:
+        whole[Entry(Subscription([EVERYTHING]), broker)] = None
     # That a client wants order concerns its own broker alone.
     whole = {replace(entry, reliable=False, ordered=False): None for entry in whole}
     if steered_by is None:

@@ -419,6 +419,12 @@ class History:
             a = above
         return tuple(found)
 
+    def way(self, a: str | None, b: str | None) -> tuple[Element, ...] | None:
+        """The brokers and links that a publication may pass, each as often as it does, at most."""
+        root = self.config.root
+        up, down = (self.path(a, b), ()) if root is None else (self.path(a, root), self.path(root, b))
+        return None if up is None or down is None else (*up, *down)
+
     def is_clear(self, elements: tuple[Element, ...], since: Index, until: Index) -> bool:
         """Whether all of these were up from one place in the trace to another, both included."""
         for element in elements:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, EntryId, Kind, Role
@@ -82,12 +83,15 @@ class Configuration:
         points: Sequence[Record] = (),
         *,
         advertisements: bool = False,
+        root: Peer | None = None,
         at: float = 0.0,
         filters: Filters | None = None,
     ) -> None:
         self.brokers = brokers
         self.clients = clients
         self.advertisements = advertisements
+        #: The broker that advertises everything, since it puts in order what all publish; None: none does.
+        self.root = root
         self.at = at
         self.filters = Filters(points) if filters is None else filters
         self.filters.trim()
@@ -130,13 +134,18 @@ class Configuration:
         }
 
     def offers(self, completed_only: bool = False) -> dict[Peer, int]:
-        """What the local clients of each broker advertise."""
+        """What each broker and its local clients advertise."""
         return {
             broker: self.filters.set_of(
-                where
-                for name in names
-                for id, where in self.clients[name].advertisements.items()
-                if not completed_only or _is_completed(self.clients[name], id)
+                [
+                    *([Subscription([EVERYTHING])] if broker == self.root else ()),
+                    *(
+                        where
+                        for name in names
+                        for id, where in self.clients[name].advertisements.items()
+                        if not completed_only or _is_completed(self.clients[name], id)
+                    ),
+                ]
             )
             for broker, names in self.local.items()
         }
