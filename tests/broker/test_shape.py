@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import sluice
+from sluice import parse
+from sluice.broker.linkbook import FILE_NAME
 from sluice.broker.server import Server
 from sluice.client.reshape import add, remove, replace, tree_of
 from sluice.client.tree import Replacement
 from sluice.errors import RequestError
-from sluice.protocol.messages import Kind, Replace
+from sluice.protocol.messages import Change, Entry, Kind, Replace, Version
 from sluice.protocol.reshape.messages import Dial, HangUp
 from tests.broker.raw import played, running, until
 from tests.client.test_move import line
@@ -60,10 +62,31 @@ async def test_a_restart_comes_back_in_the_new_shape(tmp_path: Path) -> None:
     async with durable_line(tmp_path, ports) as servers:
         await change(servers["b"], "b", "c", "a", "c")
         await until(lambda: neighbours(servers["a"]) == {"b", "c"} and neighbours(servers["c"]) == {"a"})
+        broken = servers["a"].peers["c"]
+        broken.connection.close("a hiccup")
+        await until(lambda: servers["a"].peers.get("c") not in (None, broken))  # it is dialled again
+        await until(lambda: all(known(server) == {"a", "b", "c"} for server in servers.values()))
         (link,) = servers["c"].report()["links"]
         assert link["from"] == "dialled by it" and servers["a"].report()["links"][1]["from"] == "added at run time"
     async with durable_line(tmp_path, ports) as servers:
         assert neighbours(servers["b"]) == {"a"} and neighbours(servers["c"]) == {"a"}
+    (tmp_path / "c" / FILE_NAME).unlink()
+    async with durable_line(tmp_path, ports) as servers:
+        # It dials as it is configured to, and the other end knows better.
+        await until(lambda: neighbours(servers["b"]) == {"a"} and neighbours(servers["c"]) == {"a"})
+        assert servers["c"].links.dialled == []
+
+
+@played
+async def test_a_new_broker_may_be_known_two_ways_while_there_are_two_trees() -> None:
+    news = Change(Kind.BROKERS, Version(1, 0), Version(1, 1), (Entry(parse("TRUE"), "c"),), ())
+    async with line("a", "b", "c") as (a, _, _), running("d", links=(str(a.address),)):
+        await until(lambda: "d" in known(a))
+        objection = a.objection(a.peers["d"], news)
+        assert objection is not None and "would close a cycle" in objection
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(a.broker.reshape, "job", object())
+            assert a.objection(a.peers["d"], news) is None
 
 
 @played
@@ -92,13 +115,16 @@ async def test_whoever_cannot_be_reached_is_told() -> None:
 
 
 @played
-async def test_brokers_that_dial_each_other_for_jobs_have_one_link() -> None:
+async def test_brokers_that_dial_each_other_for_jobs_have_one_link(caplog: pytest.LogCaptureFixture) -> None:
     async with line("a", "b", "c") as (a, b, c):
+        caplog.clear()
+        caplog.set_level("INFO")
         for here, there, job in ((a, c, "a/1"), (c, a, "c/1")):
             here.shape.do(Dial(there.name, str(there.address), job))
         await until(lambda: "c" in a.peers and "a" in c.peers)
         await until(lambda: not a.shape.wants("c") and not c.shape.wants("a"))
         assert a.peers["c"].dials and not c.peers["a"].dials, "that of the smaller name counts"
+        assert [record.message for record in caplog.records].count("link-up") == 2, "neither resets the other"
         assert {*a.peers["c"].jobs} == {"a/1"} and {*c.peers["a"].jobs} == {"a/1", "c/1"}
         assert known(b) == {"a", "b", "c"}, "it is no part of the tree"
         link = c.peers["a"]
