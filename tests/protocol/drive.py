@@ -37,6 +37,7 @@ from sluice.protocol.messages import (
     Tick,
     Version,
 )
+from sluice.protocol.reshape.messages import ReshapeEffect
 
 U = TypeVar("U")
 
