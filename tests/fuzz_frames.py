@@ -176,21 +176,23 @@ class Fuzzer:
         return self.random.choice(makers)()
 
     def reshaping(self) -> Reshaping:
-        plan = Plan(self.id(), self.name(), "b", "c", self.name(), self.random.choice((None, "host:1")))
+        job = self.random.choice(("b/1", "broker/77"))
+        plan = Plan(job, self.name(), "b", "c", self.name(), self.random.choice((None, "host:1")))
         path, generations = (self.name(), "b"), (self.number(), 1)
-        snapshot = Snapshot(self.kind(), self.version(), self.entries())
-        tables = (self.change(), snapshot)
+        entry = Entry(parse("n > 3"), self.random.choice((None, "c/1")))
+        snapshot = Snapshot(self.kind(), self.version(), (entry,), self.clocks())
+        tables = (Change(self.kind(), self.version(), self.version(), (), (entry,), self.clocks()), snapshot)
         choices: tuple[Reshaping, ...] = (
             Prepare(plan, path, self.generator.chance(0.5), self.generator.chance(0.5), generations, tables),
-            Back(self.id(), path, self.generator.chance(0.5), generations, tables),
-            Flip(self.id(), tables),
-            Last(self.id()),
+            Back(job, path, self.generator.chance(0.5), generations, tables),
+            Flip(job, tables),
+            Last(job),
             Parted(self.number()),
             Joined(self.number()),
-            Abort(self.id(), "no"),
-            Fate(self.id(), self.name(), self.name(), self.random.choice((None, True, False))),
+            Abort(job, "no"),
+            Fate(job, self.name(), self.name(), self.random.choice((None, True, False))),
             Neighbours({self.name(): self.random.choice((None, "host:1"))}),
-            Adopt(self.name(), self.id(), (snapshot,)),
+            Adopt(self.name(), job, (snapshot,)),
         )
         return self.random.choice(choices)
 

@@ -39,6 +39,7 @@ def test_there_are_enough_of_them_in_every_scenario() -> None:
         "replay",
         "reliable",
         "order",
+        "reshape",
     }
 
 

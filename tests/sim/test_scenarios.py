@@ -16,11 +16,11 @@ from sluice.sim.plan import Damage, Garbage
 from sluice.sim.scenario import ALL_FAULTS, ROUTINGS, SCENARIOS, Choices, scenario_named
 from sluice.sim.workload import diameter, tree
 
-NAMES = ("routing", "completeness", "interest", "leases", "streams", "replay", "reliable", "order")
+NAMES = ("routing", "completeness", "interest", "leases", "streams", "replay", "reliable", "order", "reshape")
 
 HASHES = """
 from sluice.sim.scenario import scenario_named
-for name in ("routing", "completeness", "interest", "leases", "streams", "replay", "reliable", "order"):
+for name in ("routing", "completeness", "interest", "leases", "streams", "replay", "reliable", "order", "reshape"):
     for seed in (3, 4):
         outcome = scenario_named(name).run(seed)
         print(outcome.trace.hash(), outcome.events)
