@@ -180,14 +180,14 @@ CLOCKS = (0, {"b": 1})
         (1, (1, 0, "b", 1, 0, 0, None, "", None, None), "a name has 1 to 200 characters"),
         (
             1,
-            (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None, None, None, False),
+            (1, 1, "x" * (MAX_NAME + 1), 1, 0, 0, None, None, None, None),
             "a name has 1 to 200 characters, not 201",
         ),
         (1, (1, 1, "ann", 1, 0), "length"),
         (1, (1, 1, b"ann", 1, 0, 0, None, None, None, None), "str"),
         (
             1,
-            (1, 0, "b", 1, 0, 0, None, None, "x" * (MAX_ADDRESS + 1), None, False),
+            (1, 0, "b", 1, 0, 0, None, None, "x" * (MAX_ADDRESS + 1), None),
             "an address has at most 300 characters",
         ),
         (3, ("gone", False, ["x" * (MAX_ADDRESS + 1)]), "an address has at most 300 characters"),

@@ -79,7 +79,7 @@ class Door:
         """Why a broker cannot be a neighbour: there is a way to it. Brokers of one node, and jobs, have several."""
         if job is not None or node is not None or self._broker.directions.node != self._name or name in self._peers:
             return None
-        way = self._broker.ways[Kind.BROKERS].get(name)
+        way = self._broker.ways[Kind.BROKERS].get(name, lambda peer: peer not in self._broker.held)
         if way is None or link_of(way) == name:
             return None
         return f"{name} is reached another way: this link would close a cycle, and nodes form a tree"

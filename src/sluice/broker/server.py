@@ -357,7 +357,7 @@ class Server:
                 return None  # for a while there are two trees
             ways, direction_of = self.broker.ways[Kind.BROKERS], self.broker.directions.of
             for entry in entries:
-                way = ways.get(entry.id or "")
+                way = ways.get(entry.id or "", lambda peer: peer not in self.broker.held)
                 is_other = way is not None and link_of(direction_of(way)) != link_of(direction_of(peering.name))
                 if entry.id == self.name or is_other:
                     return f"{entry.id} is reached another way: this link would close a cycle, and nodes form a tree"
