@@ -192,7 +192,7 @@ class Fuzzer:
             Abort(job, "no"),
             Fate(job, self.name(), self.name(), self.random.choice((None, True, False))),
             Neighbours({self.name(): self.random.choice((None, "host:1"))}),
-            Adopt(self.name(), job, (snapshot,)),
+            Adopt(self.name(), job, self.number()),
         )
         return self.random.choice(choices)
 

@@ -20,6 +20,7 @@ from sluice.protocol.messages import Change, Effect, Entry, Kind, Message, Role,
 from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
+from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.route.directions import Directions, Plane
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
@@ -115,7 +116,9 @@ class Links(ABC):
 
     def way(self, broker: Peer, source: Peer) -> Peer | None:
         """The channel that leads to a broker, for what comes from a peer; None: nothing is known of it."""
-        return self.ways[Kind.BROKERS].get(broker, partial(self.directions.leads, source))
+        return self.ways[Kind.BROKERS].get(
+            broker, lambda peer: peer not in self.held and self.directions.leads(source, peer)
+        )
 
     # --- links of the tree --------------------------------------------------------------------------------------------
 
@@ -206,6 +209,20 @@ class Links(ABC):
         self._mute([peer])
         self.held[peer] = None
         self._void([peer], {})
+
+    def remember(self, peer: Peer, ghost: Peer) -> None:
+        """The link of a channel is broken: what came over it is held as that of a ghost, which nobody speaks to."""
+        self._mute([peer])
+        self.open(ghost, Role.BROKER, link_of(peer))
+        self.directions.mute(ghost)
+        self.held[ghost] = None
+        for kind, table in self.tables.items():
+            if peer in table.replicas:
+                replica = table.replica(ghost, self._now)
+                replica.copy(table.replicas[peer])
+                delta: Delta = list(replica.entries), []
+                self._spread(kind, ghost, delta, any(replica.tags), catches_up=False)
+        self.close([peer])
 
     def close(self, peers: list[Peer], successors: Mapping[Peer, Peer] | None = None) -> None:
         """Channels are gone, all at the same time; questions on their way go on in those that follow them."""

@@ -216,7 +216,11 @@ class Shape:
         ]
 
     def _note(self, effect: Reshaped) -> None:
-        order = self.orders[effect.job]
+        order = self.orders.get(effect.job)
+        if order is None:  # a broker repairs a link by itself
+            if effect.stage in (Stage.DONE, Stage.REFUSED, Stage.FAILED):
+                self.ended[effect.stage] += 1
+            return
         order.stage, order.reason = effect.stage, effect.reason
         order.path = effect.path or order.path
         if order.is_over:

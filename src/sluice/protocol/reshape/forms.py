@@ -119,10 +119,8 @@ RESHAPING: tuple[Form, ...] = (
     (
         105,
         Adopt,
-        tuple[str, str, list[SnapshotSaid]],
-        lambda m: (m.dead, m.job, [*map(encode_snapshot, m.tables)]),
-        lambda dead, job, tables: Adopt(
-            check_name(dead), check_name(job), tuple(decode_snapshot(*each) for each in tables)
-        ),
+        tuple[str, str, int],
+        lambda m: (m.dead, m.job, m.generation),
+        lambda dead, job, generation: Adopt(check_name(dead), check_name(job), generation),
     ),
 )

@@ -138,11 +138,11 @@ class Neighbours(ReshapeMessage):
 
 @dataclass(frozen=True, slots=True)
 class Adopt(ReshapeMessage):
-    """A broker between us is dead: I am the neighbour behind it now, and this is what I told it."""
+    """A broker between us is dead: let us be neighbours. The answer says the same, with the generation of the link."""
 
     dead: Peer
     job: JobId
-    tables: tuple[Snapshot, ...]
+    generation: int
 
 
 #: All of them.

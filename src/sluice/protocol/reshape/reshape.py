@@ -14,15 +14,16 @@ up both planes and has its links to the chain begin anew, which costs locality a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Change, Effect, Kind, LinkUp, Message, Role, Snapshot
+from sluice.protocol.messages import Change, Kind, LinkUp, Role, Snapshot
 from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.doubt import Doubts
+from sluice.protocol.reshape.host import Host
 from sluice.protocol.reshape.job import Job, Old
 from sluice.protocol.reshape.messages import (
     Abort,
@@ -47,53 +48,13 @@ from sluice.protocol.reshape.messages import (
     Reshaping,
     Stage,
 )
-from sluice.protocol.route.directions import Directions, Plane
+from sluice.protocol.reshape.repair import Broken, Repair
+from sluice.protocol.route.directions import Plane
 
 #: Whether a job can be tried again with the same plan is up to whoever ordered it; these reasons say that it may help.
 AGAIN = "try again later"
-
-
-class Host(Protocol):
-    """What a broker does with its channels; `sluice.broker.links.Links` has it."""
-
-    @property
-    def name(self) -> Peer: ...
-
-    @property
-    def directions(self) -> Directions: ...
-
-    @property
-    def is_steered(self) -> bool: ...
-
-    def send(self, peer: Peer, message: Message) -> None: ...
-
-    def do(self, effect: Effect) -> None: ...
-
-    def way(self, broker: Peer, source: Peer) -> Peer | None: ...
-
-    def steered(self) -> tuple[Kind, ...]: ...
-
-    def tables_between_brokers(self) -> Iterable[Kind]: ...
-
-    def link_up(self, peer: Peer, role: Role, node: str | None) -> None: ...
-
-    def link_down(self, peer: Peer) -> None: ...
-
-    def open(self, peer: Peer, role: Role, node: str | None = None, plane: Plane = Plane.SIDE) -> None: ...
-
-    def join(self, peer: Peer) -> None: ...
-
-    def tell(self, peer: Peer, kinds: Iterable[Kind], base: Peer | None = None) -> Iterator[Change | Snapshot]: ...
-
-    def hear(self, peer: Peer, messages: Iterable[Change | Snapshot], base: Peer | None) -> bool: ...
-
-    def flip(self, heard: Iterable[Peer]) -> None: ...
-
-    def flush(self, peer: Peer) -> None: ...
-
-    def hold(self, peer: Peer) -> None: ...
-
-    def close(self, peers: list[Peer], successors: Mapping[Peer, Peer] | None = None) -> None: ...
+#: The channel that holds what came over a link that broke.
+HELD = "held"
 
 
 class Reshape:
@@ -112,6 +73,9 @@ class Reshape:
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
         self._doubts = Doubts(host.name, config.patience_seconds / 4)
+        self.repair = Repair(host.name, config)
+        #: What is still believed of links that broke, though they work again or were replaced, and until when.
+        self._ghosts: dict[Peer, float] = {}
         self._now = 0.0
         #: For the record: how many jobs ended in which way.
         self.ended = dict.fromkeys((Stage.DONE, Stage.REFUSED, Stage.FAILED), 0)
@@ -119,7 +83,8 @@ class Reshape:
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return min(self._doubts.deadline, math.inf if self.job is None else self.job.deadline)
+        due = math.inf if self.job is None else self.job.deadline
+        return min(due, self._doubts.deadline, self.repair.deadline, *self._ghosts.values())
 
     def tick(self, now: float) -> None:
         """Gives up a job that takes too long, and asks what became of those that were decided and failed."""
@@ -128,6 +93,7 @@ class Reshape:
             self._pass_on(fate)
         if self.job is not None and self.job.deadline <= now:
             self._fail(f"it took longer than {self._config.patience_seconds:g} s: {AGAIN}")
+        self._mend(now)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -142,6 +108,8 @@ class Reshape:
         if event.job is not None:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
+            else:
+                self._call(peer, event.job)
         elif self._doubts.about(peer):
             pass  # until it is known whether it was replaced
         elif not self._mark(peer).is_member:
@@ -155,6 +123,8 @@ class Reshape:
     def _set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
         """A link is part of the tree from now on, or not any more."""
         self.marks[peer] = Mark(generation, is_member)
+        if not is_member:
+            self.repair.broken.pop(peer, None)
         self._host.do(LinkAdded(peer, generation, address) if is_member else LinkRemoved(peer, generation))
 
     def allow(self, peer: Peer) -> None:
@@ -164,10 +134,24 @@ class Reshape:
             self._set_mark(peer, mark.generation + 1, True)
 
     def _join_tree(self, peer: Peer) -> None:
-        """A link is of the tree and begins anew."""
-        self._host.link_down(self.channels.get(peer, peer))
+        """A link is of the tree and begins anew; what was believed meanwhile goes when there was time to hear what is so."""
+        broken = self.repair.broken.pop(peer, None)
+        before = self.channels.get(peer, peer)
+        if broken is not None and before == channel_of(peer, HELD):
+            self._ghosts[before] = broken.until
+        else:
+            self._host.link_down(before)
         self.channels[peer] = peer
         self._host.link_up(peer, Role.BROKER, self.links[peer].node)
+        self._tell_neighbours()
+
+    def _tell_neighbours(self) -> None:
+        """Tells all around who is around."""
+        if self._config.repairs:
+            known = {peer: self.links[peer].address for peer in self.channels if peer in self.links}
+            self.repair.addresses.update(known)
+            for peer in known:
+                self._host.send(peer, Neighbours({name: at for name, at in known.items() if name != peer}))
 
     def unlinked(self, peer: Peer, now: float) -> bool:
         """A link is gone; False if it was none to a broker."""
@@ -186,15 +170,39 @@ class Reshape:
                 self._host.hold(self.channels[peer])  # nothing can be said there any more, whatever comes of the job
             if job is not None and peer in job.neighbours:
                 self._fail(f"the link {self._host.name} - {peer} broke: {AGAIN}")
-            channel = self.channels.pop(peer, None)
-            if channel is not None:
-                self._host.link_down(channel)
+            channel = self.channels.get(peer)
+            if channel is not None and channel != channel_of(peer, HELD):
+                del self.channels[peer]
+                self._lose(peer, channel)
         return True
+
+    def _lose(self, peer: Peer, channel: Peer) -> None:
+        """A link of the tree broke: what came over it is believed for a while if it may come back or be replaced."""
+        ghost = channel_of(peer, HELD)
+        if self._mark(peer).is_member and self.repair.lost(peer, self._now):
+            self._drop_ghost(ghost)
+            self._host.remember(channel, ghost)
+            self.channels[peer] = ghost
+        else:
+            self._host.link_down(channel)
+        self._tell_neighbours()
+
+    def _drop_ghost(self, ghost: Peer) -> None:
+        if self._ghosts.pop(ghost, None) is not None:
+            self._host.link_down(ghost)
 
     def unreachable(self, peer: Peer, job: JobId, reason: str) -> None:
         """A link that a job asked for could not be made."""
         if self.job is not None and self.job.id == job and peer not in self.links:
             self._fail(f"{self._host.name} cannot reach {peer}: {reason or AGAIN}")
+        self._forget_call(peer, job)
+
+    def _forget_call(self, peer: Peer, job: JobId) -> None:
+        """Nothing comes of joining another neighbour of a dead broker."""
+        for broken in self.repair.broken.values():
+            if broken.job == job and (self.job is None or self.job.id != job):
+                self._host.do(HangUp(peer, job))
+                self.repair.postpone(broken, self._now)
 
     # --- the first sweep ----------------------------------------------------------------------------------------------
 
@@ -343,10 +351,14 @@ class Reshape:
                     self._proceed(job, peer, message)
                 elif isinstance(message, Abort) and self.channels.get(peer) == channel_of(peer, id):
                     self._restart(peer)  # it was over here before it failed there
+                elif isinstance(message, Abort):
+                    self._forget_call(peer, id)
             case Fate():
                 self._tell_fate(message)
-            case Neighbours() | Adopt():
-                pass
+            case Neighbours(addresses):
+                self.repair.around[peer] = addresses
+            case Adopt():
+                self._adopt(peer, message)
             case _:
                 assert_never(message)
 
@@ -525,7 +537,7 @@ class Reshape:
         """The old link counts again, if it works; else it is gone for good now."""
         if end in job.old and not job.old[end].has_said:
             return
-        if end in self.channels:
+        if end in self.channels and end not in self.repair.broken:
             self._host.link_down(self.channels.pop(end))
         if end in self.links:
             self._host.do(HangUp(end))  # what it has said meanwhile was not heard: it begins anew
@@ -575,7 +587,73 @@ class Reshape:
 
     def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
         self.ended[stage] += 1
+        for broken in self.repair.broken.values():
+            if broken.job == id:
+                self.repair.postpone(broken, self._now)
         self._host.do(Reshaped(id, stage, path, reason))
+
+    # --- repair -------------------------------------------------------------------------------------------------------
+
+    def _mend(self, now: float) -> None:
+        """Tries what is due for links that broke, and gives up those whose hold is over."""
+        for ghost in [ghost for ghost, until in self._ghosts.items() if until <= now]:
+            self._drop_ghost(ghost)
+        for peer in self.repair.over(now):
+            del self.repair.broken[peer]
+            if self.job is None or peer not in self.job.old:
+                self._host.link_down(self.channels.pop(peer))
+        for broken in self.repair.due(now):
+            self._try(broken, now)
+
+    def _try(self, broken: Broken, now: float) -> None:
+        """Has a link replaced by the next that may take its place; if none may, it is taken for dead."""
+        if self.job is not None:
+            self.repair.postpone(broken, now)
+            return
+        if broken.plans is None:
+            own = [peer for peer in self.channels if peer in self.links]
+            around = self.repair.around.get(broken.peer, {})
+            is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
+            broken.plans = list(self.repair.candidates(broken.peer, own, is_here))
+            broken.parents = [name for name in sorted(around) if name < self._host.name and not is_here[name]]
+        job = broken.job = self.repair.new_job(self._host.incarnation)
+        if broken.plans:
+            self.substitute(replace(broken.plans.pop(0), job=job), now)
+        elif broken.parents:
+            parent = broken.parents.pop(0)
+            self._host.do(Dial(parent, self.repair.around[broken.peer][parent], job))
+        else:
+            broken.plans = None  # perhaps somebody is free by then
+            self.repair.postpone(broken, now)
+
+    def _call(self, peer: Peer, job: JobId) -> None:
+        """A link is there that was dialled to join another neighbour of a dead broker."""
+        for broken in self.repair.broken.values():
+            if broken.job == job:
+                self._host.send(peer, Adopt(broken.peer, job, self._mark(peer).generation + 1))
+
+    def _adopt(self, peer: Peer, message: Adopt) -> None:
+        """Another neighbour of a dead broker wants to join this one, or was joined."""
+        broken = self.repair.broken.get(message.dead)
+        generation = max(message.generation, self._mark(peer).generation + 1)
+        if broken is None or peer in self.channels or self.job is not None:
+            self._host.send(peer, Abort(message.job, f"{message.dead} is not dead for {self._host.name}: {AGAIN}"))
+        elif broken.job == message.job:
+            del self.repair.broken[message.dead]
+            ghost = self.channels.pop(message.dead)
+            self._ghosts[ghost] = broken.until
+            self._set_mark(message.dead, self._mark(message.dead).generation + 1, False)
+            self._take_in(peer, message.generation)
+        elif self._host.name < peer and self._host.way(peer, self._host.name) is None:
+            self._host.send(peer, Adopt(message.dead, message.job, generation))
+            self._take_in(peer, generation)
+        else:
+            self._host.send(peer, Abort(message.job, f"{peer} is behind {self._host.name} already"))
+
+    def _take_in(self, peer: Peer, generation: int) -> None:
+        self.links[peer] = replace(self.links[peer], job=None)
+        self._set_mark(peer, generation, True, self.links[peer].address)
+        self._join_tree(peer)
 
     # --- its own account ----------------------------------------------------------------------------------------------
 

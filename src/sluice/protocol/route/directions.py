@@ -58,12 +58,16 @@ class Directions:
         self._by_peer[peer] = direction
         self._peers.setdefault(direction, {})[peer] = None
 
+    def mute(self, peer: Peer) -> None:
+        """Nothing goes to a peer any more, though it lies where it lies."""
+        self._peers[self.of(peer)].pop(peer, None)
+
     def unlinked(self, peer: Peer) -> None:
         """The link to a peer is gone."""
         direction = self._by_peer.pop(peer)
-        del self._peers[direction][peer]
-        if not self._peers[direction]:
-            del self._peers[direction]
+        self._peers.get(direction, {}).pop(peer, None)
+        if not self._peers.get(direction):
+            self._peers.pop(direction, None)
         self._siblings.pop(peer, None)
         self._clients.pop(peer, None)
         self._planes.pop(peer, None)

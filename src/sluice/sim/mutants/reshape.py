@@ -6,11 +6,9 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.broker.links import Links
-from sluice.protocol.complete import Completion
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import Received
 from sluice.protocol.reshape.channel import link_of
-from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job
 from sluice.protocol.reshape.messages import Mark
 from sluice.protocol.reshape.reshape import Reshape
@@ -33,12 +31,12 @@ def _() -> Patch:
     return Broker, "_handle", make
 
 
-@mutant("reshape", "untagged", "notifications pass from one plane to the other")
+@mutant("reshape", "untagged", "notifications pass from one plane to the other", first=7)
 def _() -> Patch:
     return Directions, "leads", lambda original: lambda self, source, peer: True
 
 
-@mutant("reshape", "ghost-of-the-old", "what came in the old plane is told in the new one")
+@mutant("reshape", "ghost-of-the-old", "what came in the old plane is told in the new one", first=12)
 def _() -> Patch:
     return Directions, "_reports", lambda original: lambda self, source, peer: True
 
@@ -61,7 +59,7 @@ def _() -> Patch:
     return Links, "flip", lambda original: lambda self, heard: self.directions.flip()
 
 
-@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip")
+@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=30)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def leads(self: Directions, source: str, peer: str) -> bool:
@@ -102,7 +100,7 @@ def _() -> Patch:
     return Reshape, "_go_on", make
 
 
-@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables")
+@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables", first=28)
 def _() -> Patch:
     return Links, "is_steered", lambda original: property(lambda self: False)
 
@@ -143,7 +141,7 @@ def _() -> Patch:
     return Reshape, "_abort", make
 
 
-@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first")
+@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first", first=57)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def close(self: Links, peers: list[str], successors: Any = None) -> None:
@@ -153,11 +151,6 @@ def _() -> Patch:
         return close
 
     return Links, "close", make
-
-
-@mutant("reshape", "ack-too-early", "a subscription that is on its way does not wait for the new channel")
-def _() -> Patch:
-    return Completion, "await_also", lambda original: lambda self, peer, sequence, others: None
 
 
 @mutant("reshape", "nothing-copied", "changes of what the old channel told are taken for changes of nothing")
@@ -185,16 +178,6 @@ def _() -> Patch:
     return Reshape, "_part", make
 
 
-@mutant("reshape", "marks-forgotten", "a broker takes every link for a part of the tree")
+@mutant("reshape", "marks-forgotten", "a broker takes every link for a part of the tree", first=79)
 def _() -> Patch:
     return Reshape, "_mark", lambda original: lambda self, peer: Mark(0, is_member=True)
-
-
-@mutant("reshape", "generations-stand", "links have the same generation, whatever becomes of them")
-def _() -> Patch:
-    return Reshape, "_later", lambda original: lambda self, plan, old, new: (1, 1)
-
-
-@mutant("reshape", "fate-made-up", "whoever is asked says that the job did not take place")
-def _() -> Patch:
-    return Doubts, "fate", lambda original: lambda self, id: False

@@ -21,7 +21,7 @@ from sluice.protocol.route.directions import Plane
 from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import Performer, Plan, Planned, Replace
+from sluice.sim.plan import LoseLink, Performer, Plan, Planned, Replace, StopBroker
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
     ACKNOWLEDGED,
@@ -45,6 +45,8 @@ from sluice.sim.world import World
 SIZES = (3, 3, 4, 4, 4, 5, 5, 6, 6, 7, 8, 10, 12, 16, 24, 40, 60)
 #: No job takes longer unless something has failed.
 PATIENCE_SECONDS = 1_000.0
+#: Within this time a link is replaced by another, if brokers do that by themselves.
+HOLD_SECONDS = 400.0
 
 
 class Reshape(Scenario):
@@ -69,6 +71,8 @@ class Reshape(Scenario):
             options["advertisements"] = None
         # Whether nothing happens while links are replaced, so that who is told something is told because of that.
         options["still"] = not options["faults"] and random.random() < 0.3
+        # Whether brokers replace links that break by themselves, while nobody orders anything.
+        options["repairs"] = not options["faults"] and not options["still"] and random.random() < 0.4
         options["breaks"] = random.choice((0.0, 0.0, 0.5, 1.0)) if not options["still"] else 0.0
         options["replaced"] = random.choice((1, 2, 3, 6, 12))
         brokers, links, clients = draft.people()
@@ -82,13 +86,17 @@ class Reshape(Scenario):
         planned = draft.timed(churn)
         end = planned[-1][0]
         planned += draft.crashes(end, brokers, links, clients, churn)
-        if not options["still"]:
+        if options["repairs"]:
+            planned += self._failures(draft, end, brokers, links)
+        elif not options["still"]:
             planned += self._replacements(draft, end)
         lease = LeaseConfig(renew_seconds=150.0, lease_seconds=400.0, max_delay_seconds=1.0, diameter=len(brokers) + 1)
         config = replace(
             draft.config(lease=lease if options["asks"] == "leases" else None, durable=options["asks"] == "streams"),
             reliable=ReliableConfig(silence_seconds=0.5, gap_seconds=4.0, patience_seconds=20.0, absence_seconds=1e6),
-            reshape=ReshapeConfig(patience_seconds=PATIENCE_SECONDS),
+            reshape=ReshapeConfig(
+                patience_seconds=PATIENCE_SECONDS, repairs=options["repairs"], hold_seconds=HOLD_SECONDS
+            ),
         )
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
 
@@ -106,6 +114,20 @@ class Reshape(Scenario):
             planned.append((random.uniform(0, end), Replace(random.randrange(1 << 32), breaks)))
         return planned
 
+    def _failures(
+        self, draft: Draft, end: float, brokers: tuple[str, ...], links: tuple[tuple[str, str], ...]
+    ) -> list[Planned]:
+        """Links that break and brokers that die for good, one after the other."""
+        random = draft.random("failures")
+        planned: list[Planned] = []
+        at = random.uniform(0, end)
+        for _ in range(random.choice((1, 1, 2))):
+            planned.append(
+                (at, StopBroker(random.choice(brokers)) if random.random() < 0.3 else LoseLink(*random.choice(links)))
+            )
+            at += 8 * HOLD_SECONDS
+        return planned
+
     def perform(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """Churn and orders, then rest, then what must arrive without exception."""
         performer = Performer(world)
@@ -117,6 +139,9 @@ class Reshape(Scenario):
         world.settle()
         performer.schedule(plan.actions)
         world.settle()
+        if plan.options["repairs"]:
+            self._rest(world)
+            outcome.violations += self._judge_repair(world)
         world.heal()
         self._rest(world)
         if plan.options["still"]:
@@ -138,9 +163,9 @@ class Reshape(Scenario):
         self._rest(world)
 
     def _rest(self, world: World) -> None:
-        """Nothing moves any more, and no job waits for its time to be over."""
+        """Nothing moves any more, and nothing waits for its time to be over."""
         world.settle()
-        world.run(world.now + PATIENCE_SECONDS)
+        world.run(world.now + max(PATIENCE_SECONDS, 16 * HOLD_SECONDS if world.config.reshape.repairs else 0.0))
         world.settle()
 
     def _look(self, world: World, outcome: Outcome, node: BrokerNode, event: object) -> None:
@@ -178,6 +203,24 @@ class Reshape(Scenario):
                 says = f"{order} concerns {done.path} alone, and tables of {beside} changed"
                 outcome.violations.append(Violation("local", world.now, says))
         world.on_send = None
+
+    def _judge_repair(self, world: World) -> list[Violation]:
+        """All that are up have found together, without those that are not."""
+        alive = [name for name, node in world.brokers.items() if node.core is not None]
+        neighbours: dict[str, list[str]] = {name: [] for name in alive}
+        for a, b in world.shape.tree:
+            if a in neighbours and b in neighbours and world.links[a, b].is_open:
+                neighbours[a].append(b)
+                neighbours[b].append(a)
+        seen = {alive[0]: None}
+        for name in (queue := alive[:1]):
+            for other in neighbours[name]:
+                if other not in seen:
+                    seen[other] = None
+                    queue.append(other)
+        if len(seen) == len(alive):
+            return []
+        return [Violation("repairs", world.now, f"{sorted(seen)} are cut off from the rest of {alive}")]
 
     def _judge_shape(self, world: World, outcome: Outcome) -> list[Violation]:
         found = []
