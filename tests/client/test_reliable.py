@@ -186,10 +186,10 @@ async def sent(tmp_path: Path, delivery: str, monkeypatch: pytest.MonkeyPatch) -
     counts: Counter[Any] = Counter()
     send = Peering.send
 
-    def counted(peering: Peering, message: Message) -> None:
+    def counted(peering: Peering, message: Message, job: str = "") -> None:
         if peering.role == Role.BROKER:
             counts[peering._host.name, peering.name, type(message)] += 1
-        send(peering, message)
+        send(peering, message, job)
 
     async with AsyncExitStack() as stack:
         servers: list[Server] = []

@@ -1,6 +1,7 @@
-"""Real networks that are reshaped under load: links are replaced by hand, an inner broker leaves, and clients move.
+"""Real networks that are reshaped under load: by hand, while nothing fails, and by themselves, when a link or a broker does.
 
-What clients do and are told is judged by the specification, as if nothing had happened: nothing has failed.
+What clients do and are told is judged by the specification. By hand, links are replaced, an inner broker leaves and its client
+moves, and it is judged as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from sluice.broker.topology import topology
 from sluice.client.bus import Bus
 from sluice.client.reshape import leave, replace, tree_of
 from sluice.client.tree import Replacement, Tree
+from sluice.sim import trace as said
 from sluice.sim.trace import Trace
-from tests.network.processes import started
+from tests.network.processes import restart, started
 from tests.network.test_traces import Run, Setting, judge
 from tests.patience import PATIENCE_SECONDS
 
@@ -120,3 +122,67 @@ def without(trace: Trace, client: str) -> Trace:
 )
 def test_nothing_is_lost_or_comes_twice_while_links_are_replaced(setting: Setting, times: int, tmp_path: Path) -> None:
     asyncio.run(reshape(setting, times, tmp_path))
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+#: Long enough that nothing is given up before another link is there, however slow the machine is.
+REPAIR = {"repair": True, "hold_seconds": 8.0}
+
+
+async def repair(setting: Setting) -> None:
+    """A link is cut for good, and brokers find another one; then the broker in the middle is killed, and they do so again."""
+    settings = {**setting.of_brokers, **REPAIR}
+    net = topology("line", ["b1", "b2", "b3", "b4"], settings=settings)
+    async with asyncio.timeout(PATIENCE_SECONDS), started(net, "b3") as (network, relays):
+        run = Run(setting, network)
+        await run.begin(without=["b2"])
+        recorder = run.recorder
+        try:
+            await run.live(100)
+            await run.rest()
+            async with sluice.connect(str(network.addresses["b1"])) as bus:
+                recorder.write(said.LinkLost(recorder.now, "b2", "b3"))
+                relays["b3"].cut()
+                await run.live(100)
+                await until_linked(bus, {("b1", "b2"), ("b2", "b4"), ("b3", "b4")})
+                recorder.write(said.LinkHealed(recorder.now, "b2", "b3"))
+                await run.all_know_all()
+                await run.rest()
+                recorder.write(said.BrokerDown(recorder.now, "b2"))
+                network.kill("b2")
+                await run.live(100)
+                await until_linked(bus, {("b1", "b4"), ("b3", "b4")})
+                recorder.write(said.BrokerUp(recorder.now, "b2"))  # what was behind it can be reached again
+                await run.rest()
+                await restart(network, "b2")
+                await until_linked(bus, {("b1", "b4"), ("b3", "b4"), ("b1", "b2")})
+                await run.all_know_all()
+                await run.live(100)
+                await run.rest()
+        finally:
+            await recorder.close()
+    judge(recorder.trace)
+
+
+async def until_linked(bus: Bus, links: set[tuple[str, str]]) -> None:
+    """Waits until these are the links of a network, and all that there are."""
+    names = sorted({name for link in links for name in link})
+    found: set[tuple[str, str]] = set()
+    while found != links:
+        await asyncio.sleep(0.05)
+        tree = await tree_of(bus)
+        found = {(one, other) for one in tree.addresses for other in tree.neighbours(one) if one < other}
+        found = found if sorted(tree.addresses) == names else set()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting("merging", False),
+        *(pytest.param(Setting(one, True), marks=pytest.mark.long) for one in ("simple", "covering")),
+    ],
+    ids=str,
+)
+def test_brokers_find_other_links_by_themselves(setting: Setting) -> None:
+    asyncio.run(repair(setting))
