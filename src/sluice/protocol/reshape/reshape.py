@@ -367,6 +367,7 @@ class Reshape:
         reason = self._objection(plan, message.path, peer)
         if reason is not None:
             self._host.send(peer, Abort(plan.job, reason))
+            self.repair.missed(plan.b, now)
             return
         name = self._host.name
         is_steered = message.is_steered or self._host.is_steered
@@ -614,7 +615,7 @@ class Reshape:
             own = [peer for peer in self.channels if peer in self.links]
             around = self.repair.around.get(broken.peer, {})
             is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
-            broken.plans = list(self.repair.candidates(broken.peer, own, is_here))
+            broken.plans = [] if broken.is_dead else list(self.repair.candidates(broken.peer, own, is_here))
             broken.parents = [name for name in sorted(around) if name < self._host.name and not is_here[name]]
         job = broken.job = self.repair.new_job(self._host.incarnation)
         if broken.plans:
