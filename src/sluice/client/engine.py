@@ -17,7 +17,6 @@ from typing import assert_never
 
 from sluice.client.allowance import Allowance
 from sluice.client.commands import (
-    Begun,
     Command,
     Completed,
     Delivered,
@@ -41,7 +40,7 @@ from sluice.client.link import Dial, Link
 from sluice.client.options import POLICIES, Options
 from sluice.client.publisher import Publisher
 from sluice.client.questions import ANSWER_SECONDS, Questions
-from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
+from sluice.client.seam import HISTORY_SECONDS, Begun, CaughtUp, Ended, Full, Missed, Phase, Replayed
 from sluice.client.session import Session
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
@@ -93,9 +92,11 @@ class Engine:
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
-        #: Why the broker takes no reliable subscriptions, if it does not, and why nothing can be in order there.
+        #: Why the broker takes no reliable subscriptions, if it does not, why others cannot be in order there, and why these
+        #: cannot.
         self._unreliable: str | None = None
         self._unordered: str | None = None
+        self._unmerged: str | None = None
         self._changed = Signal()
         self._error: SluiceError | None = None
         self._is_closed = False
@@ -170,11 +171,12 @@ class Engine:
         self._ahead.pop(wish.id, None)
         self._full.pop(wish.id, None)
 
-    async def check_reliable(self) -> None:
-        """Raises an error if the broker at the other end takes no reliable subscriptions; waits for a link."""
+    async def check_reliable(self, *, is_ordered: bool) -> None:
+        """Raises an error if the broker at the other end takes no such reliable subscriptions; waits for a link."""
         await self.home()
-        if self._unreliable is not None:
-            raise ConfigurationError(self._unreliable)
+        reason = self._unreliable or (self._unmerged if is_ordered else None)
+        if reason is not None:
+            raise ConfigurationError(reason)
 
     async def check_ordered(self) -> None:
         """Raises an error if nothing can be in order at the broker at the other end; waits for a link."""
@@ -184,10 +186,12 @@ class Engine:
 
     def _refuse(self, welcome: Welcome) -> None:
         """The broker says what it does not take; it may be another one than before."""
-        self._unreliable, self._unordered = welcome.unreliable, welcome.unordered
+        self._unreliable, self._unordered, self._unmerged = welcome.unreliable, welcome.unordered, welcome.unmerged
         for wish in [wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription)]:
-            reason = welcome.unreliable if isinstance(wish, ReliableSubscription) else None
-            reason = welcome.unordered if wish.is_ordered else reason
+            reason = welcome.unordered if wish.is_ordered else None
+            if isinstance(wish, ReliableSubscription):
+                # What is in a log has its place there, whatever way it comes.
+                reason = welcome.unreliable or (welcome.unmerged if wish.is_ordered else None)
             if reason is not None:
                 wish.end(ConfigurationError(reason), is_clean=False)
                 self.take_back(wish, Unsubscribe(wish.id))

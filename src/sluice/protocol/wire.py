@@ -101,8 +101,9 @@ class Welcome:
     node: str | None = None
     #: Why no subscription can be reliable here; None: all can.
     unreliable: str | None = None
-    #: The same for order.
+    #: The same for order, and for both together.
     unordered: str | None = None
+    unmerged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +295,15 @@ def _decode_quiet(stream: str, runs: list[int], clocks: Clocks, to: str | None) 
     return Quiet(Passage(check_name(stream), decode_runs(runs), clocks, _check_optional(to)))
 
 
+def _decode_head(stream: str, offset: int, clocks: Clocks, moment: int) -> Head:
+    return Head(check_name(stream), _check_offset(offset), clocks, _check_offset(moment))
+
+
+def _decode_missing(stream: str, by: str, runs: list[int], clock: int, moment: int) -> Missing:
+    missing = decode_runs(runs) if runs else ()
+    return Missing(check_name(stream), check_name(by), missing, _check_offset(clock), _check_offset(moment))
+
+
 def _decode_reached(stream: str, offsets: dict[str, int]) -> Reached:
     return Reached(check_name(stream), check_clocks(offsets))
 
@@ -342,6 +352,7 @@ def _decode_welcome(
     node: str | None,
     unreliable: str | None,
     unordered: str | None,
+    unmerged: str | None,
 ) -> Welcome:
     if not 0 < heartbeat_seconds < math.inf:
         raise ProtocolError(f"a heart cannot beat every {heartbeat_seconds} s")
@@ -354,6 +365,7 @@ def _decode_welcome(
         _check_optional(node),
         unreliable,
         unordered,
+        unmerged,
     )
 
 
@@ -403,10 +415,10 @@ _FORMS = (
     _packed(
         2,
         Welcome,
-        tuple[int, str, int, int | None, float, str | None, str | None, str | None],
+        tuple[int, str, int, int | None, float, str | None, str | None, str | None, str | None],
         lambda m: (
             *(m.protocol, m.name, m.incarnation, m.accepted),
-            *(m.heartbeat_seconds, m.node, m.unreliable, m.unordered),
+            *(m.heartbeat_seconds, m.node, m.unreliable, m.unordered, m.unmerged),
         ),
         _decode_welcome,
     ),
@@ -469,9 +481,9 @@ _FORMS = (
     _packed(
         42,
         Passed,
-        tuple[dict[str, int], tuple[str, ...]],
-        lambda m: (dict(m.offsets), m.subscriptions),
-        lambda offsets, ids: Passed(check_clocks(offsets), ids),
+        tuple[dict[str, int], tuple[str, ...], int],
+        lambda m: (dict(m.offsets), m.subscriptions, m.moment),
+        lambda offsets, ids, moment: Passed(check_clocks(offsets), ids, _check_offset(moment)),
     ),
     _packed(
         48,
@@ -502,18 +514,16 @@ _FORMS = (
     _timed(
         65,
         Head,
-        tuple[str, int, Vector],
-        lambda m, said: (m.stream, m.offset, said.number(m.clocks)),
-        lambda content, heard: Head(check_name(content[0]), _check_offset(content[1]), heard.vector(content[2])),
+        tuple[str, int, Vector, int],
+        lambda m, said: (m.stream, m.offset, said.number(m.clocks), m.moment),
+        lambda content, heard: _decode_head(content[0], content[1], heard.vector(content[2]), content[3]),
     ),
     _packed(
         66,
         Missing,
-        tuple[str, str, list[int], int],
-        lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock),
-        lambda stream, by, runs, clock: Missing(
-            check_name(stream), check_name(by), decode_runs(runs) if runs else (), _check_offset(clock)
-        ),
+        tuple[str, str, list[int], int, int],
+        lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock, m.moment),
+        _decode_missing,
     ),
     _packed(
         67,

@@ -4,7 +4,7 @@ A check that finds no bug proves nothing. A mutant is a patch of one real functi
 until a check fails; the canaries must be caught on nearly every seed.
 """
 
-from sluice.sim.mutants import completeness, interest, leases, order, reliable, replay, rooted, routing, streams
+from sluice.sim.mutants import completeness, interest, leases, merged, order, reliable, replay, rooted, routing, streams
 from sluice.sim.mutants.mutant import MUTANTS, SEEDS, Caught, Mutant, hunt
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "hunt",
     "interest",
     "leases",
+    "merged",
     "order",
     "reliable",
     "replay",
