@@ -310,9 +310,10 @@ def without_moments(other: apsw.Connection) -> None:
     other.execute("ALTER TABLE state DROP COLUMN moment; ALTER TABLE batch DROP COLUMN moment")
     other.execute("UPDATE state SET crc = ?", (checksum(incarnation, first, head),))
     query = "SELECT first, count, time_micros, publisher, last_number, payload FROM batch"
-    row: Any
-    for row in other.execute(query).fetchall():
-        other.execute("UPDATE batch SET crc = ? WHERE first = ?", (store_module._batch_checksum(*row, None), row[0]))
+    rows: list[Any] = other.execute(query).fetchall()
+    for at, count, micros, name, number, payload in rows:
+        crc = store_module._batch_checksum(at, count, micros, name, number, payload, None)
+        other.execute("UPDATE batch SET crc = ? WHERE first = ?", (crc, at))
     other.execute("PRAGMA user_version = 2")
 
 

@@ -221,16 +221,6 @@ class ServerConfig:
         return None
 
     @property
-    def unmerged(self) -> str | None:
-        """Why no subscription can be reliable and in the order of all at once at this broker; None: all can."""
-        if self.order_algorithm == "rooted":
-            return (
-                f"{self.name} has a root say what comes first, and logs do not hold what it says: start all brokers with "
-                "order_algorithm floors, or leave order or delivery out"
-            )
-        return None
-
-    @property
     def dialled(self) -> list[Address]:
         """The brokers that it is to dial."""
         return [Address.of(link) for link in self.links]

@@ -264,7 +264,6 @@ class Server:
             self.config.node,
             self.config.unreliable,
             self.config.unordered or self.broker.order.unordered,
-            self.config.unmerged,
         )
         peering.connection.send(welcome)
         if hello.role == Role.CLIENT:
@@ -366,8 +365,6 @@ class Server:
         elif peering.role == Role.CLIENT:
             if self.config.unreliable is not None and any(entry.reliable for entry in entries):
                 return self.config.unreliable
-            if self.config.unmerged is not None and any(entry.reliable and entry.ordered for entry in entries):
-                return self.config.unmerged
             self._filters += len(entries)
             if self._filters > self.config.max_subscriptions:
                 return f"{self.name} has its {self.config.max_subscriptions:,} subscriptions: use another broker"

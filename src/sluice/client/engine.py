@@ -92,11 +92,9 @@ class Engine:
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
-        #: Why the broker takes no reliable subscriptions, if it does not, why others cannot be in order there, and why these
-        #: cannot.
+        #: Why the broker takes no reliable subscriptions, if it does not, and why others cannot be in order there.
         self._unreliable: str | None = None
         self._unordered: str | None = None
-        self._unmerged: str | None = None
         self._changed = Signal()
         self._error: SluiceError | None = None
         self._is_closed = False
@@ -171,12 +169,11 @@ class Engine:
         self._ahead.pop(wish.id, None)
         self._full.pop(wish.id, None)
 
-    async def check_reliable(self, *, is_ordered: bool) -> None:
-        """Raises an error if the broker at the other end takes no such reliable subscriptions; waits for a link."""
+    async def check_reliable(self) -> None:
+        """Raises an error if the broker at the other end takes no reliable subscriptions; waits for a link."""
         await self.home()
-        reason = self._unreliable or (self._unmerged if is_ordered else None)
-        if reason is not None:
-            raise ConfigurationError(reason)
+        if self._unreliable is not None:
+            raise ConfigurationError(self._unreliable)
 
     async def check_ordered(self) -> None:
         """Raises an error if nothing can be in order at the broker at the other end; waits for a link."""
@@ -186,12 +183,11 @@ class Engine:
 
     def _refuse(self, welcome: Welcome) -> None:
         """The broker says what it does not take; it may be another one than before."""
-        self._unreliable, self._unordered, self._unmerged = welcome.unreliable, welcome.unordered, welcome.unmerged
+        self._unreliable, self._unordered = welcome.unreliable, welcome.unordered
         for wish in [wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription)]:
             reason = welcome.unordered if wish.is_ordered else None
             if isinstance(wish, ReliableSubscription):
-                # What is in a log has its place there, whatever way it comes.
-                reason = welcome.unreliable or (welcome.unmerged if wish.is_ordered else None)
+                reason = welcome.unreliable  # what is in a log has its place there, whatever way it comes
             if reason is not None:
                 wish.end(ConfigurationError(reason), is_clean=False)
                 self.take_back(wish, Unsubscribe(wish.id))

@@ -140,7 +140,7 @@ class ReliableSubscription(LiveSubscription):
         return merged.waits_for if isinstance(merged, Merged) else []
 
     async def __aenter__(self) -> Self:
-        await self._engine.check_reliable(is_ordered=self.is_ordered)
+        await self._engine.check_reliable()
         self._engine.ask_for(self, Subscribe(self.id, self.where, reliable=True, ordered=self.is_ordered))
         return self
 

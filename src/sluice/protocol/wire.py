@@ -101,9 +101,8 @@ class Welcome:
     node: str | None = None
     #: Why no subscription can be reliable here; None: all can.
     unreliable: str | None = None
-    #: The same for order, and for both together.
+    #: The same for order.
     unordered: str | None = None
-    unmerged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +351,6 @@ def _decode_welcome(
     node: str | None,
     unreliable: str | None,
     unordered: str | None,
-    unmerged: str | None,
 ) -> Welcome:
     if not 0 < heartbeat_seconds < math.inf:
         raise ProtocolError(f"a heart cannot beat every {heartbeat_seconds} s")
@@ -365,7 +363,6 @@ def _decode_welcome(
         _check_optional(node),
         unreliable,
         unordered,
-        unmerged,
     )
 
 
@@ -415,10 +412,10 @@ _FORMS = (
     _packed(
         2,
         Welcome,
-        tuple[int, str, int, int | None, float, str | None, str | None, str | None, str | None],
+        tuple[int, str, int, int | None, float, str | None, str | None, str | None],
         lambda m: (
             *(m.protocol, m.name, m.incarnation, m.accepted),
-            *(m.heartbeat_seconds, m.node, m.unreliable, m.unordered, m.unmerged),
+            *(m.heartbeat_seconds, m.node, m.unreliable, m.unordered),
         ),
         _decode_welcome,
     ),
