@@ -567,7 +567,7 @@ class Server:
             "memory_bytes": self._room.outbox_bytes + self.broker.order.held_bytes,
             "requests": len(self.broker.requests),
             "reliable": self.broker.reliable.account(),
-            "waits_for": self.broker.reliable.moments.waits_for,
+            "waits_for": [*self.broker.reliable.moments.waits_for],
             "order": {**self.broker.order.account(self._loop.time()), "root": self.broker.order.algorithm.root},
             **self._counts,
             "fetched": self._desk.fetched,

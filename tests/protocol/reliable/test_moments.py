@@ -6,7 +6,7 @@ import math
 
 from sluice.model import parse
 from sluice.protocol.batch import Batch, Logged, Peer, Records
-from sluice.protocol.messages import Entry, Passed
+from sluice.protocol.messages import Entry, Passed, Ready
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.moments import Moments
 from sluice.protocol.reliable.subscribers import Piece, Subscribers, ToClient
@@ -19,6 +19,7 @@ def relying(*streams: Peer) -> tuple[Subscribers, Moments]:
     moments = Moments("b", subscribers, ReliableConfig(gap_seconds=1.0, patience_seconds=3.0))
     for stream in streams:
         hear(subscribers, stream, 0, 1)
+    assert [*subscribers.ready(streams)] == [("ann", Ready(("ann/1",)))]
     return subscribers, moments
 
 
@@ -47,11 +48,11 @@ def asked(moments: Moments, now: float = 0.0) -> list[tuple[Peer, int]]:
 
 def test_a_client_is_told_what_all_streams_are_past() -> None:
     subscribers, moments = relying("s", "t")
-    assert told([*moments.settle(0)]) == [1] and not moments.is_due
+    assert told([*moments.settle(0)]) == [1] and not subscribers.behind
     take(subscribers, "s", 1, 5)
-    assert told([*moments.settle(0)]) == [] and moments.waits_for == ["t"] and asked(moments) == [("t", 5)]
+    assert told([*moments.settle(0)]) == [] and [*moments.waits_for] == ["t"] and asked(moments) == [("t", 5)]
     hear(subscribers, "t", 0, 8)
-    assert told([*moments.settle(0)]) == [5] and moments.waits_for == []
+    assert told([*moments.settle(0)]) == [5] and [*moments.waits_for] == []
 
 
 def test_one_question_at_a_time_is_asked_until_it_is_answered() -> None:
@@ -101,7 +102,7 @@ def test_who_starts_in_a_stream_hears_of_it_how_far_it_is() -> None:
     assert [type(message).__name__ for _, message in subscribers.take("t", piece, 0.0)] == ["Started"]
     assert told([*moments.settle(0)]) == [] and asked(moments) == [("t", 5)], "its client may read what is in the log"
     hear(subscribers, "t", 7, 9)
-    assert told([*moments.settle(0)]) == [5] and moments.waits_for == ["s"] and asked(moments) == [("s", 9)]
+    assert told([*moments.settle(0)]) == [5] and [*moments.waits_for] == ["s"] and asked(moments) == [("s", 9)]
     hear(subscribers, "s", 1, 9)
     assert told([*moments.settle(0)]) == [9] and not moments.waits_for
 
@@ -109,6 +110,6 @@ def test_who_starts_in_a_stream_hears_of_it_how_far_it_is() -> None:
 def test_who_leaves_waits_for_nothing() -> None:
     subscribers, moments = relying("s", "t")
     take(subscribers, "s", 1, 5)
-    assert told([*moments.settle(0)]) == [1] and moments.waits_for == ["t"]
+    assert told([*moments.settle(0)]) == [1] and [*moments.waits_for] == ["t"]
     subscribers.update("ann", (), [Entry(parse("n > 0"), "ann/1", reliable=True, ordered=True)])
-    assert moments.is_due and [*moments.settle(0)] == [] and moments.deadline == math.inf and not moments.is_due
+    assert [*moments.settle(0)] == [] and moments.deadline == math.inf and not moments.waits_for

@@ -50,7 +50,7 @@ class Algorithm(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether another broker waits for a promise."""
+        """Whether another broker may wait for a promise."""
 
     def linked(self, peer: Peer) -> None:
         """A link works from now on; nobody publishes anything behind it before `carries` says so."""

@@ -48,6 +48,8 @@ class Floors:
         self._directions = directions
         self.clock = 0
         self.hops: dict[Peer, Hop] = {}
+        #: Whether a link may have been promised less than it asks for.
+        self.is_awaited = False
         #: The times of what is being stored, in order.
         self._storing: dict[int, None] = {}
         #: A time that everybody has to come to, since somebody here has seen it.
@@ -65,11 +67,6 @@ class Floors:
     def present(self) -> int:
         """The clock, or the time before the first of what is being stored."""
         return next(iter(self._storing), self.clock + 1) - 1
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a link was promised less than it asks for."""
-        return any(hop.wanted > hop.told for hop in self.hops.values())
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -136,6 +133,7 @@ class Floors:
         if hop is None:
             return None
         hop.wanted = max(hop.wanted, time)
+        self.is_awaited = True
         return hop.told
 
     # --- promises -----------------------------------------------------------------------------------------------------
@@ -151,6 +149,7 @@ class Floors:
             case Await(time):
                 self.clock = max(self.clock, time)
                 hop.wanted = max(hop.wanted, time)
+                self.is_awaited = True
             case _:
                 assert_never(message)
 
@@ -171,6 +170,7 @@ class Floors:
         """Forgets what was told and asked for, but not what was promised to this broker."""
         for hop in self.hops.values():
             hop.told = hop.asked = 0
+        self.is_awaited = True
 
     def settle(self, held: int) -> Said:
         """Promises what can be promised to those who wait, and asks for what they, and those here, wait for."""
@@ -186,6 +186,7 @@ class Floors:
                 if floor < hop.wanted:
                     direction = self._directions.of(peer)
                     short[direction] = max(short.get(direction, 0), hop.wanted)
+        self.is_awaited = bool(short)
         here = max(held, self._goal)
         for peer, hop in self.hops.items():
             if hop.carries:

@@ -19,14 +19,14 @@ from sluice.protocol.reliable.subscribers import MAX_DOUBLINGS, Stream, Subscrib
 class Moments:
     """What the ordered ones among the reliable subscriptions of a broker wait for."""
 
-    __slots__ = ("_config", "_name", "_needed", "_subscribers", "asked")
+    __slots__ = ("_config", "_name", "_subscribers", "asked", "waits_for")
 
     def __init__(self, name: Peer, subscribers: Subscribers, config: ReliableConfig) -> None:
         self._name = name
         self._subscribers = subscribers
         self._config = config
-        #: The streams that somebody waits for, each with the moment that it has to be past.
-        self._needed: dict[Peer, int] = {}
+        #: The streams that hold something back, each with the moment that it has to be past.
+        self.waits_for: dict[Peer, int] = {}
         #: For the record: how often a stream was asked.
         self.asked = 0
 
@@ -34,27 +34,17 @@ class Moments:
     def deadline(self) -> float:
         """When a stream is to be asked again."""
         streams = self._subscribers.streams
-        return min((streams[name].await_at for name in self._needed if name in streams), default=math.inf)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether anybody waits, or has waited a moment ago."""
-        return bool(self._subscribers.behind or self._needed)
-
-    @property
-    def waits_for(self) -> list[Peer]:
-        """The streams that hold something back."""
-        return list(self._needed)
+        return min((streams[name].await_at for name in self.waits_for if name in streams), default=math.inf)
 
     @property
     def own(self) -> int:
         """The moment that this broker's own stream has to be past."""
-        return self._needed.get(self._name, 0)
+        return self.waits_for.get(self._name, 0)
 
     def settle(self, promised: int) -> Iterator[ToClient]:
         """After a step: tells clients how far all of their streams are; `promised` is how far this broker's own is."""
         subscribers = self._subscribers
-        self._needed = {}
+        self.waits_for = {}
         own = subscribers.streams.get(self._name)
         if own is not None:
             own.date(promised)
@@ -70,7 +60,10 @@ class Moments:
             yield client, Passed({}, tuple(ids), limit)
 
     def _limit(self, wish: Wish) -> int:
-        """How far all streams of a subscription are; takes note of those that are not far enough."""
+        """How far all streams of a subscription are; takes note of those that are not far enough.
+
+        As long as some have not begun, nothing is said: they would have to begin behind what was given out without them.
+        """
         streams = self._subscribers.streams
         for name, date in list(wish.undated.items()):
             if streams[name].dates > date:
@@ -79,12 +72,12 @@ class Moments:
                 del wish.undated[name]
         for name in wish.starts:
             if streams[name].moment < wish.owed or name in wish.undated:
-                self._needed[name] = max(self._needed.get(name, 1), wish.owed)
-        return min((streams[name].moment for name in wish.starts), default=0)
+                self.waits_for[name] = max(self.waits_for.get(name, 1), wish.owed)
+        return min(streams[name].moment for name in wish.starts) if wish.is_ready and wish.starts else 0
 
     def ask(self, now: float) -> Iterator[Missing]:
         """What other streams are to be asked now."""
-        for name, goal in self._needed.items():
+        for name, goal in self.waits_for.items():
             stream = self._subscribers.streams[name]
             if name != self._name and (stream.await_at <= now or not stream.awaited):
                 yield self._ask(name, stream, goal, now)

@@ -243,7 +243,7 @@ class Reliable:
 
     def settle(self, now: float) -> None:
         """After a step: tells and asks how far streams are, for those who want all of them in one order."""
-        if self.moments.is_due:
+        if self.subscribers.behind or self.moments.waits_for:
             self._deliver(self.moments.settle(self._promised))
             if self.moments.own:
                 self._promise(self.moments.own)

@@ -113,7 +113,9 @@ class Source:
 
     def stored(self, offset: int, moment: int) -> None:
         """The stream goes on."""
-        self.head, self.moment = offset, max(self.moment, moment)
+        self.head = offset
+        if moment:
+            self.moment = moment
 
     def promised(self, present: int) -> int:
         """The moment that all that is to come will be later than; `present` is that without any crash."""
