@@ -49,7 +49,7 @@ def _() -> Patch:
     return Floors, "present", lambda original: property(lambda self: self.clock)
 
 
-@mutant("order", "own-disk-not-awaited", "what is held back does not wait for what this broker is storing", first=5)
+@mutant("order", "own-disk-not-awaited", "what is held back does not wait for what this broker is storing", first=18)
 def _() -> Patch:
     def make(original: Any) -> Any:
         return property(lambda self: min((hop.heard for hop in self.hops.values() if hop.carries), default=math.inf))
