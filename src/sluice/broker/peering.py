@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol, assert_never
 
-from sluice.broker.outbox import Outbox
+from sluice.broker.outbox import Outbox, Remark
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_RECORD_BYTES
 from sluice.net.connection import Connection
 from sluice.protocol.batch import MARKED, Peer, Records
@@ -207,10 +207,8 @@ class Peering:
                 return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
             if entry.reliable and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
                 return f"{entry.id} cannot be reliable: only a subscription without a replay can"
-            if entry.ordered and (message.kind != Kind.SUBSCRIPTIONS or entry.reliable or entry.replay is not None):
-                return (
-                    f"{entry.id} cannot be in order: only a subscription can that is neither reliable nor has a replay"
-                )
+            if entry.ordered and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
+                return f"{entry.id} cannot be in order: only a subscription without a replay can"
         return None
 
     def hold(self, messages: list[Message]) -> None:
@@ -235,10 +233,10 @@ class Peering:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        """Sends a message; deliveries as the subscriber's credit allows."""
+        """Sends a message; deliveries as the subscriber's credit allows, and behind them what is said of them."""
         if self.connection.closing:
             return
-        if isinstance(message, Deliver):
+        if isinstance(message, Deliver | Remark):
             before = self.outbox.bytes
             self.outbox.put(message)
             self._host.waits(self, self.outbox.bytes - before)

@@ -120,7 +120,7 @@ class Mending:
             parent = broken.parents.pop(0)
             self._host.do(Dial(parent, self.repair.around[broken.peer][parent], job))
         else:
-            broken.plans = None  # perhaps somebody is free by then
+            broken.plans, broken.is_dead = None, False  # perhaps somebody is free by then, or knows of it
             self.repair.postpone(broken, now)
 
     def call(self, peer: Peer, job: JobId) -> None:

@@ -323,7 +323,8 @@ class Reshape:
         plan = message.plan
         reason = self._objection(plan, message.path, peer)
         if reason is not None:
-            self._host.send(peer, Abort(plan.job, reason))
+            is_lost = plan.c in message.path and self._host.way(plan.b, self._host.name) is None
+            self._host.send(peer, Abort(plan.job, reason, is_lost))
             self.mending.repair.missed(plan.b, now)
             return
         name = self._host.name
@@ -355,9 +356,9 @@ class Reshape:
             case Last():
                 if peer in job.old:
                     job.old[peer].has_heard = True
-            case Abort(_, reason):
+            case Abort(_, reason, is_lost):
                 if peer in job.neighbours:
-                    self._fail(reason, peer)
+                    self._fail(reason, peer, is_lost)
                     return
             case _:
                 assert_never(message)
@@ -466,16 +467,16 @@ class Reshape:
         else:
             self._host.do(HangUp(peer))
 
-    def _fail(self, reason: str, source: Peer | None = None) -> None:
+    def _fail(self, reason: str, source: Peer | None = None, is_lost: bool = False) -> None:
         """The job cannot go on: it is called off, or, if that is too late, the links of the chain begin anew."""
         job, self.job = self.job, None
         assert job is not None
         if job.is_flipped:
             self._give_up(job, reason)
         else:
-            self._abort(job, reason, source)
+            self._abort(job, reason, source, is_lost)
 
-    def _abort(self, job: Job, reason: str, source: Peer | None) -> None:
+    def _abort(self, job: Job, reason: str, source: Peer | None, is_lost: bool) -> None:
         """Nobody has flipped, for all that is known here: everything is as it was."""
         self._doubts.remember(job.id, False)
         self._host.close(list(job.new.values()))
@@ -483,12 +484,14 @@ class Reshape:
         name, plan = self._host.name, job.plan
         for peer in job.neighbours:
             if peer != source and peer in self.links and (peer in job.new or peer == job.prev):
-                self._host.send(peer, Abort(job.id, reason))
+                self._host.send(peer, Abort(job.id, reason, is_lost))
         if name == plan.c:
             self._host.do(HangUp(plan.d, job.id))
         for end in _ends(plan, name):
             self._resume(end, job)
         if job.prev is None:
+            if is_lost:
+                self.mending.repair.missed(plan.b, self.now)
             self._tell_end(job.id, Stage.REFUSED, job.path, reason)
 
     def _resume(self, end: Peer, job: Job) -> None:
