@@ -112,7 +112,7 @@ class Mending:
             around = self.repair.around.get(broken.peer, {})
             is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
             broken.plans = [] if broken.is_dead else list(self.repair.candidates(broken.peer, own, is_here))
-            broken.parents = [name for name in sorted(around) if name < self._host.name and not is_here[name]]
+            broken.parents = [name for name in sorted(around) if name < self._host.name]
         job = broken.job = self.repair.new_job(self._host.incarnation)
         if broken.plans:
             self._reshape.substitute(replace(broken.plans.pop(0), job=job), now)
@@ -141,11 +141,11 @@ class Mending:
             self._ghosts[ghost] = broken.until
             self._reshape.set_mark(message.dead, self._reshape.mark(message.dead).generation + 1, False)
             self._take_in(peer, message.generation)
-        elif self._host.name < peer and self._host.way(peer, self._host.name) is None:
+        elif self._host.name < peer:
             self._host.send(peer, Adopt(message.dead, message.job, generation))
             self._take_in(peer, generation)
         else:
-            self._host.send(peer, Abort(message.job, f"{peer} is behind {self._host.name} already"))
+            self._host.send(peer, Abort(message.job, f"{peer} comes before {self._host.name}"))
 
     def _take_in(self, peer: Peer, generation: int) -> None:
         self._reshape.links[peer] = replace(self._reshape.links[peer], job=None)

@@ -323,7 +323,7 @@ class Reshape:
         plan = message.plan
         reason = self._objection(plan, message.path, peer)
         if reason is not None:
-            is_lost = plan.c in message.path and self._host.way(plan.b, self._host.name) is None
+            is_lost = self.job is None and plan.c in message.path and self._next(plan, message.path) is None
             self._host.send(peer, Abort(plan.job, reason, is_lost))
             self.mending.repair.missed(plan.b, now)
             return
