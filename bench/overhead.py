@@ -123,7 +123,7 @@ class Metered(Network):
                 first = self._heads[name] + 1
                 self._heads[name] += len(effect.batch)
                 offsets = range(first, first + len(effect.batch))
-                placed = effect.batch.placed(Logged(name, offsets, round(self.now * 1e6)))
+                placed = effect.batch.placed(Logged(name, offsets, round(self.now * 1e6), effect.moment))
                 self._stored.append((name, Stored(placed)))
 
     def _tell_session(self, session: Session, event: Event | Command) -> None:

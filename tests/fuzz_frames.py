@@ -156,15 +156,15 @@ class Fuzzer:
             lambda: Floor(self.offset()),
             lambda: Await(self.offset()),
             lambda: Quiet(Passage(self.name(), self.runs(), self.clocks(), self.random.choice((None, self.name())))),
-            lambda: Head(self.name(), self.offset(), self.clocks()),
+            lambda: Head(self.name(), self.offset(), self.clocks(), self.offset()),
             lambda: Missing(self.name(), self.name(), self.runs(), self.offset()),
-            lambda: Missing(self.name(), self.name(), (), self.offset()),
+            lambda: Missing(self.name(), self.name(), (), self.offset(), self.offset()),
             lambda: Gone(self.name(), self.runs(), self.name()),
             lambda: Reached(self.name(), self.clocks()),
             lambda: Started(self.name(), self.offset(), (self.id(), "c/1")),
             lambda: Ready((self.id(),)),
             lambda: Skipped(self.name(), self.runs(), ("c/1",)),
-            lambda: Passed(self.clocks(), ("c/1",)),
+            lambda: Passed(self.clocks(), ("c/1",), self.offset()),
             self.deliver,
             lambda: Accepted(self.number()),
             lambda: Refused((1, self.number()), self.name()),
@@ -262,7 +262,8 @@ class Fuzzer:
         numbers = self.random.choice((range(first, first + count), [first + 2 * row for row in range(count)]))
         logged = None
         if self.generator.chance(0.3):
-            logged = Logged(self.name(), range(7, 7 + count), self.random.choice((0, 1_700_000_000_000_000)))
+            micros = self.random.choice((0, 1_700_000_000_000_000))
+            logged = Logged(self.name(), range(7, 7 + count), micros, self.offset())
         publisher = self.random.choice(("c", "c", self.name()))
         if self.generator.chance(0.5):
             return Records(publisher, numbers, records=[self.record() for _ in range(count)], logged=logged)

@@ -87,6 +87,10 @@ MAX_RUNS = 4_096
 #: 10,000 batches a second these are three years.
 MAX_AHEAD = 1 << 40
 
+#: Moments that a durable broker writes down at a time as given: one more write for so many batches, and nobody waits for it
+#: more often. After a crash it goes on behind them.
+MOMENTS_RESERVED = 1 << 20
+
 #: Characters of the name of a broker, a client or a durable subscription.
 MAX_NAME = 200
 

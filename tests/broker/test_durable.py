@@ -29,7 +29,7 @@ def stores(network: Network) -> list[tuple[list[int], int]]:
     """The numbers that brokers want to have stored, and after which; all of it is forgotten."""
     found = [effect for _, effect in network.asked if isinstance(effect, Store)]
     network.asked.clear()
-    return [([*batch.numbers], after) for batch, after in found]
+    return [([*batch.numbers], after) for batch, after, _ in found]
 
 
 def store(network: Network, offset: int = 1) -> None:
@@ -38,7 +38,7 @@ def store(network: Network, offset: int = 1) -> None:
         assert isinstance(effect, Store)
         offsets = range(offset, offset + len(effect.batch))
         offset += len(effect.batch)
-        network.tell(name, Stored(effect.batch.placed(Logged(name, offsets, 0))))
+        network.tell(name, Stored(effect.batch.placed(Logged(name, offsets, 0, effect.moment))))
     network.asked.clear()
     network.run()
 
@@ -86,7 +86,7 @@ def test_nothing_goes_on_before_it_is_stored() -> None:
     store(network)
     assert [each.number for _, each in network.news if isinstance(each, PublishAccepted)] == [1, 3]
     notified = [message.batch.logged_at() for _, _, message in network.log if isinstance(message, Notify)][2:]
-    assert notified == [("b1", [1], 0), ("b1", [2, 3], 0)], "it says where it stands in the log"
+    assert notified == [("b1", [1], 0, 1), ("b1", [2, 3], 0, 2)], "it says where it stands in the log"
     assert len(network.deliveries()) == 3
 
 

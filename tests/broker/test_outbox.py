@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sluice.broker.outbox import Outbox
 from sluice.protocol.batch import Records
 from sluice.protocol.frames import FrameReader
-from sluice.protocol.messages import Deliver
+from sluice.protocol.messages import Deliver, Passed, Started
 from sluice.protocol.wire import Anything, Dropped, Policy, decode, encode
 
 
@@ -122,3 +122,44 @@ def test_policies() -> None:
         outbox.grant(1)
         assert numbers(sent(outbox)) == [1]
         assert state(outbox) == (False, False, False)
+
+
+def test_a_remark_waits_behind_deliveries_and_needs_no_credit() -> None:
+    outbox = Outbox(Policy.DROP_OLDEST, 10_000, 0)
+    started, passed = Started("b", 1, ("bob/1",)), Passed({}, ("bob/1",), 7)
+    outbox.put(started)
+    assert sent(outbox) == [started]
+    outbox.put(delivery(1))
+    outbox.put(passed)
+    assert sent(outbox) == []
+    outbox.grant(1)
+    assert [*map(type, sent(outbox))] == [Deliver, Passed] and outbox.bytes == 0 and not outbox.can_drop
+
+
+def test_what_was_dropped_is_told_where_it_would_have_come_and_no_remark_is_lost() -> None:
+    outbox = Outbox(Policy.DROP_OLDEST, 1, 0)
+    remarks: list[Passed | Started] = [
+        Passed({}, ("bob/1",), 6),
+        Started("b", 1, ("bob/1",)),
+        Passed({}, ("bob/1",), 7),
+        Passed({"b": 4}, ("bob/2",)),
+    ]
+    for number, remark in enumerate(remarks, 1):
+        outbox.put(delivery(number))
+        outbox.put(remark)
+    outbox.put(delivery(5))
+    assert outbox.dropped == 4
+    outbox.grant(10)
+    found = sent(outbox)
+    assert found[:-1] == [Dropped(2), remarks[1], Dropped(1), remarks[2], Dropped(1), remarks[3]], (
+        "the last of its kind"
+    )
+    assert numbers(found) == [5] and outbox.bytes == 0
+
+
+def test_a_slow_subscriber_collects_no_remarks() -> None:
+    outbox = Outbox(Policy.DROP_OLDEST, 3 * weight(delivery(1)), 0)
+    for number in range(1, 1_000):
+        outbox.put(delivery(number))
+        outbox.put(Passed({}, ("bob/1",), number))
+    assert outbox.bytes < 6 * weight(delivery(1))

@@ -8,14 +8,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from sluice import ConfigurationError, StoreError
 from sluice.broker import store as store_module
+from sluice.broker.database import checksum
 from sluice.broker.store import LARGEST, PUBLISHER_MICROS, LoggedBatch, NewBatch, Retention, Store
 from tests.broker.disk import Disk, disk
 
@@ -301,13 +304,27 @@ def test_another_version_is_refused(store: Store) -> None:
         Store(store.path)
 
 
+def without_moments(other: apsw.Connection) -> None:
+    """Makes the file one of the second version."""
+    incarnation, first, head = next(other.execute("SELECT incarnation, first, head FROM state"))
+    other.execute("ALTER TABLE state DROP COLUMN moment; ALTER TABLE batch DROP COLUMN moment")
+    other.execute("UPDATE state SET crc = ?", (checksum(incarnation, first, head),))
+    query = "SELECT first, count, time_micros, publisher, last_number, payload FROM batch"
+    rows: list[Any] = other.execute(query).fetchall()
+    for at, count, micros, name, number, payload in rows:
+        crc = store_module._batch_checksum(at, count, micros, name, number, payload, None)
+        other.execute("UPDATE batch SET crc = ? WHERE first = ?", (crc, at))
+    other.execute("PRAGMA user_version = 2")
+
+
 def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store) -> None:
     store.create("quotes", "price > 3", {"b1": 7})
     store.close()
     with closing(apsw.Connection(str(store.path))) as other:
+        without_moments(other)
         other.execute("ALTER TABLE subscription RENAME TO newer")
         other.execute("CREATE TABLE subscription (name PRIMARY KEY, where_text, crc) WITHOUT ROWID")
-        for name, crc in ((b"quotes", store_module._checksum(b"quotes", b"price > 3")), (b"damaged", 1)):
+        for name, crc in ((b"quotes", checksum(b"quotes", b"price > 3")), (b"damaged", 1)):
             other.execute("INSERT INTO subscription VALUES (?, ?, ?)", (name, b"price > 3", crc))
         other.execute("DROP TABLE newer; PRAGMA user_version = 1")
     for _ in range(2):
@@ -317,6 +334,30 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store) -> Non
             assert again.holds("b1") == {"damaged": 0}
             with pytest.raises(StoreError, match=r"'damaged' in .* is damaged"):
                 again.subscription("damaged")
+
+
+def test_moments_are_kept_and_no_earlier_one_is_given_after_a_restart(store: Store) -> None:
+    store.append([replace(batch(0, 2), moment=5), replace(batch(0, 1, "bob"), moment=9)])
+    assert [each.moment for each in store.read(0)] == [5, 9] and store.moment >= 9
+    store.reserve(1 << 40)
+    store.reserve(3)
+    store.trim(Retention(bytes=0), NOW, None)
+    again = reopened(store)
+    assert again.moment == 1 << 40 and again.read(0) == []
+    again.append([replace(batch(1, 1, "bob"), moment=again.moment + 1)])
+    assert again.moment > (1 << 40) + 1
+    again.close()
+
+
+def test_a_store_without_moments_is_brought_up_to_date(store: Store) -> None:
+    store.append([batch(0, 2)])
+    store.close()
+    with closing(apsw.Connection(str(store.path))) as other:
+        without_moments(other)
+    for _ in range(2):
+        with closing(Store(store.path)) as again:
+            assert [(each.first, each.moment) for each in again.read(0)] == [(1, 0)] and again.moment == 0
+            assert again.damaged == () and again.head == 2
 
 
 def test_holds_are_kept(store: Store) -> None:

@@ -116,12 +116,12 @@ def answers(effects: Sequence[Effect]) -> Iterator[Event]:
         if isinstance(effect, Send) and effect.peer in BROKERS and isinstance(effect.message, Change):
             yield Received(effect.peer, Ack(effect.message.kind, effect.message.version))
         if isinstance(effect, Store):
-            batch, after = effect
+            batch, after, moment = effect
             if batch.publisher in failing or batch.numbers[-1] % 3 == 0:
                 failing.add(batch.publisher)
-                yield NotStored(batch, after, "full")
+                yield NotStored(batch, after, "full", moment)
             else:
-                yield Stored(batch.placed(Logged("b", batch.numbers, 0)))
+                yield Stored(batch.placed(Logged("b", batch.numbers, 0, moment)))
 
 
 def outcome(effects: Sequence[Effect]) -> object:

@@ -143,7 +143,7 @@ def test_a_durable_subscription_goes_on(address: str, capsys: pytest.CaptureFixt
     assert "leave --replay and --last out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "where"), [((), "here"), (("--reliable",), "offset 1 of b")])
+@pytest.mark.parametrize(("flags", "where"), [((), "here"), (("--reliable", "--ordered"), "offset 1 of b")])
 def test_what_comes_is_printed_until_control_c(address: str, flags: tuple[str, ...], where: str) -> None:
     process = started("subscribe", "price > 100", *flags)
     assert process.stdout is not None and process.stderr is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from sluice.client.bus import Bus
 from sluice.errors import ConfigurationError
 from sluice.protocol.batch import Records, Stamp
 from sluice.protocol.messages import Deliver
-from tests.broker.raw import played, running, until
+from tests.broker.raw import directory, played, running, until
 from tests.client.test_bus import at, take
 from tests.patience import PATIENCE_SECONDS
 
@@ -88,7 +89,7 @@ async def test_what_comes_too_late_is_withheld_and_told_also_after_a_broken_link
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"delivery": "reliable"}, "cannot keep one order"),
+        ({"delivery": "reliable", "replay": "2h"}, "that of what is live"),
         ({"replay": "2h"}, "that of what is live"),
         ({"last": 3}, "that of what is live"),
         ({"durable": "d"}, "that of what is live"),
@@ -113,6 +114,53 @@ def test_there_are_two_orders() -> None:
             assert [next(feed)["n"], next(feed)["n"]] == [1, 2]
     with pytest.raises(ConfigurationError, match="order is 'causal'"):
         ServerConfig(name="b", order="causal")
+
+
+@played
+async def test_reliable_ordered_and_other_subscriptions_of_one_client(tmp_path: Path) -> None:
+    async with (
+        running(**directory(tmp_path, "b")) as server,
+        sluice.connect(at(server), "ann") as ann,
+        sluice.connect(at(server), "bob") as bob,
+        bob.subscribe("n > 0", delivery="reliable", order="total") as both,
+        bob.subscribe("n > 0", delivery="reliable") as reliable,
+        bob.subscribe("n > 0", order="total") as ordered,
+        bob.subscribe("n > 0") as plain,
+    ):
+        feeds = (both, reliable, ordered, plain)
+        await asyncio.gather(*(feed.complete() for feed in feeds))
+        for n in range(1, 21):
+            await (ann, bob)[n % 2].publish({"n": n})
+        await asyncio.gather(ann.flush(), bob.flush())
+        server.peers["bob"].connection.close("the test cuts this link")
+        await fill(ann, 21, 22)
+        await until(lambda: "bob" in server.peers)
+        await asyncio.gather(*(feed.complete() for feed in feeds))
+        await fill(ann, 23)
+        seen = [[event["n"] for event in await take(feed, 23)] for feed in (both, reliable)]
+        assert seen[0] == seen[1] and sorted(seen[0]) == [*range(1, 24)], "one stream is in order anyway"
+        assert not both.gaps and both.waits_for == [] and both.positions == {"b": 24}
+        in_order = [event["n"] for event in await take(ordered, 21)]
+        assert in_order == [n for n in seen[0] if n in in_order], "each once, and no other order"
+        await take(plain, 21)
+        account = await bob.describe()
+        assert account["reliable"]["ordered"] == 1 and account["waits_for"] == []
+
+
+@played
+async def test_a_broker_of_a_node_of_several_takes_what_is_reliable_and_ordered(tmp_path: Path) -> None:
+    where = directory(tmp_path, "hub1")
+    async with (
+        running(**where, node="hub") as server,
+        sluice.connect(at(server)) as bus,
+        bus.subscribe("n > 0", delivery="reliable", order="total") as feed,
+    ):
+        await feed.complete()
+        await fill(bus, 1, 2)
+        assert [event["n"] for event in await take(feed, 2)] == [1, 2]
+    async with running("b") as server, sluice.connect(at(server)) as bus:
+        with pytest.raises(ConfigurationError, match="b keeps no log"):
+            await bus.subscribe("n > 0", delivery="reliable", order="total").__aenter__()
 
 
 @played

@@ -49,7 +49,8 @@ def tracked() -> tuple[Tracked, Voice]:
 def test_what_comes_before_the_start_or_twice_is_let_go() -> None:
     subscription, _ = tracked()
     assert subscription.came(batch(3), 0.0) == ()
-    assert subscription.started("s", 5, 0.0) and subscription.starts == {"s": 5}
+    subscription.started("s", 5, 0.0)
+    assert subscription.starts == {"s": 5}
     assert [*subscription.came(batch(4, 5, 6), 0.0)] == [1, 2]
     assert [*subscription.came(batch(6, 7), 0.0)] == [1]
     assert subscription.positions == {"s": 7}
@@ -59,13 +60,13 @@ def test_what_was_not_for_it_is_not_read_again() -> None:
     subscription, voice = tracked()
     subscription.started("s", 1, 0.0)
     subscription.came(batch(1), 0.0)
-    subscription.passed({"s": 7, "t": 3})
+    subscription.passed({"s": 7, "t": 3}, 0, 0.0)
     assert subscription.positions == {"s": 7}
-    subscription.passed({"s": 5})
+    subscription.passed({"s": 5}, 0, 0.0)
     subscription.unlinked()
     subscription.started("s", 10, 0.0)
     assert [question.after for _, question in voice.asked] == [7]
-    subscription.passed({"s": 9})
+    subscription.passed({"s": 9}, 0, 0.0)
     assert subscription.positions == {"s": 7}, "what is read may be for it"
 
 
@@ -74,7 +75,8 @@ def test_a_new_link_reads_what_lies_between() -> None:
     subscription.started("s", 1, 0.0)
     subscription.came(batch(1, 2), 0.0)
     subscription.unlinked()
-    assert not subscription.started("s", 6, 1.0)
+    subscription.started("s", 6, 1.0)
+    assert subscription.starts == {"s": 1}
     [(to, question)] = voice.asked
     assert (to, question.after, question.until) == ("s", 2, 5)
     assert subscription.came(batch(6, 7), 1.0) == ()

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import pyarrow as pa
 
 from sluice.client import commands as client
-from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
+from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.net.address import Address
 from sluice.net.connection import Connection
@@ -322,7 +322,7 @@ class Client:
                 waiting = self._answers.pop(id, None)
                 if waiting is not None:
                     waiting.set_result(answer)
-            case client.Begun() | client.Withheld() | Replayed() | Ended() | CaughtUp() | Full() | Missed():
+            case client.Withheld() | Begun() | Replayed() | Ended() | CaughtUp() | Full() | Missed():
                 raise AssertionError(f"{name} asked for nothing but what is live and got {upcall}")
             case client.PublishAccepted() | client.PublishUnknown():
                 pass

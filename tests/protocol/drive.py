@@ -30,6 +30,7 @@ from sluice.protocol.messages import (
     NotStored,
     Received,
     Replay,
+    Reserve,
     Role,
     Send,
     Store,
@@ -57,7 +58,7 @@ class Network:
         #: Everything that was ever sent, in order: from, to, message.
         self.log: list[tuple[Peer, Peer, Message]] = []
         #: What brokers want from their surroundings, in order.
-        self.asked: list[tuple[Peer, Store | Ask]] = []
+        self.asked: list[tuple[Peer, Store | Reserve | Ask]] = []
         #: What brokers want done with their links.
         self.wanted: list[tuple[Peer, ReshapeEffect]] = []
         self._links: dict[tuple[Peer, Peer], deque[Message]] = {}
@@ -172,7 +173,7 @@ class Network:
 
     def _step(self, name: Peer, event: Any) -> None:
         for effect in self._core(name).step(event, self.now):
-            if isinstance(effect, Store | Ask):
+            if isinstance(effect, Store | Reserve | Ask):
                 self.asked.append((name, effect))
             elif isinstance(effect, Send):
                 assert (name, effect.peer) in self._links, f"{name} sends to {effect.peer}, to which it has no link"

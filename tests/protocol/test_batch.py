@@ -78,7 +78,7 @@ def test_a_part_has_the_bytes_of_its_records(records: list[dict[str, Any]], data
     whole = reread(batch) if encoded else batch
     part = whole.take(rows)
     assert [*part.numbers] == [row + 1 for row in rows]
-    assert part.logged_at() == ("b", [10 + row for row in rows], 5)
+    assert part.logged_at() == ("b", [10 + row for row in rows], 5, 0)
     assert flat(part) == [flat(batch)[row] for row in rows]
     assert bytes(part.body) == b"".join(encode_record(batch.records[row]) for row in rows)
     assert flat(reread(part)) == flat(part)
@@ -135,7 +135,7 @@ def test_rows_are_the_same_in_another_form() -> None:
     assert again.notifications.equals(rows.table)
     part = again.placed(Logged("b", (4, 5, 6), 9)).take([0, 2])
     assert [*part.records] == [{"x": 1, "o": {"p": "a"}}, {"x": 3}] and [*part.numbers] == [1, 3]
-    assert part.logged_at() == ("b", [4, 6], 9)
+    assert part.logged_at() == ("b", [4, 6], 9, 0)
     assert Rows("bob", part.numbers, body=part.body).table.equals(part.table)
     assert part == Records("bob", [1, 3], records=part.records, logged=part.logged)
 

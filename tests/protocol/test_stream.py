@@ -24,6 +24,7 @@ class Stored:
     count: int
     time_micros: int
     payload: bytes
+    moment: int = 0
 
 
 class Log:
@@ -75,13 +76,13 @@ def test_a_range_is_after_one_offset_and_up_to_another() -> None:
 
 def test_what_matches_keeps_its_offsets_and_numbers() -> None:
     (batch,) = Log(3, 4).fetch(where="n > 5").batches
-    assert batch.logged_at() == ("b", [6, 7], 7) and [*batch.numbers] == [106, 107]
+    assert batch.logged_at() == ("b", [6, 7], 7, 0) and [*batch.numbers] == [106, 107]
 
 
 def test_without_a_filter_no_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "decode_batch", None)
     first, second = Log(3, 4).fetch(1, 5).batches
-    assert first.logged_at() == ("b", [2, 3], 7) and second.logged_at() == ("b", [4, 5], 7)
+    assert first.logged_at() == ("b", [2, 3], 7, 0) and second.logged_at() == ("b", [4, 5], 7, 0)
     assert [*first.numbers, *second.numbers] == [102, 103, 104, 105] and only(parse("TRUE OR n > 5")) is None
 
 

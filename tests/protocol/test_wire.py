@@ -92,7 +92,7 @@ def test_records_of_every_kind_come_back(records: list[dict[str, Any]], data: st
     first = data.draw(st.integers(0, 2**40))
     steps = data.draw(st.lists(st.integers(1, 2**20), min_size=len(records), max_size=len(records)))
     numbers = [first + sum(steps[:row]) for row in range(len(records))]
-    place = Logged("b", range(5, 5 + len(records)), data.draw(st.integers(0, 2**60)))
+    place = Logged("b", range(5, 5 + len(records)), data.draw(st.integers(0, 2**60)), data.draw(st.integers(0, 2**60)))
     batch = Records("ann", numbers, records=[*map(portable, records)], logged=data.draw(st.sampled_from((None, place))))
     for message in (Notify(batch), Deliver(batch, (("ann/1",), ("ann/2", "ann/3")), array("I", [1] * len(records)))):
         found = again(message)
@@ -223,9 +223,11 @@ CLOCKS = (0, {"b": 1})
         (64, ("b", [5, 1], (0, {"b": -1}), None), "the clock of b cannot be at -1"),
         (64, ("b", [5, 1], CLOCKS, ""), "a name has"),
         (64, ("", [5, 1], CLOCKS, None), "a name has"),
-        (65, ("b", -1, CLOCKS), "-1 is neither an offset"),
-        (66, ("b", "", [5, 1], 1), "a name has"),
-        (66, ("b", "c", [5, 1], -1), "nor a time of a clock"),
+        (65, ("b", -1, CLOCKS, 0), "-1 is neither an offset"),
+        (65, ("b", 1, CLOCKS, -1), "nor a time of a clock"),
+        (66, ("b", "", [5, 1], 1, 0), "a name has"),
+        (66, ("b", "c", [5, 1], -1, 0), "nor a time of a clock"),
+        (66, ("b", "c", [], 1, 2**63), "nor a time of a clock"),
         (67, ("b", [5, 1], ""), "a name has"),
         (68, ("b", {"c": -1}), "the clock of c cannot be at -1"),
         (80, (-1,), "-1 is neither an offset"),
@@ -271,8 +273,9 @@ NO_HEAD = bytes(4)
         (batch_bytes((0, "ann", 1, 1, b"123", None)), "1 numbers were announced"),
         (batch_bytes((0, "ann", 1, 1, LENGTH, None), b"\x80\x80"), "2 bytes of records where 1"),
         (batch_bytes((0, "ann", 1, 1, LENGTH, None), b"\x01"), "not 1 records"),
-        (batch_bytes((0, "ann", 1, 1, LENGTH, ("", 1, 0))), "a name has"),
-        (batch_bytes((0, "ann", 1, 1, LENGTH, ("b", b"12", 0))), "numbers were announced"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, ("", 1, 0, 0))), "a name has"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, ("b", b"12", 0, 0))), "numbers were announced"),
+        (batch_bytes((0, "ann", 1, 1, LENGTH, ("b", 1, 0, -1))), "-1 is no moment"),
         (batch_bytes((1, "ann", 2, 1, b"", None), stream(columns(x=[1]))), "1 rows where 2 were announced"),
     ],
 )

@@ -22,10 +22,10 @@ def batch(first: int, count: int = 1) -> Records:
 
 def test_a_disk_logs_what_follows_what_it_has() -> None:
     disk = Disk()
-    assert disk.append(batch(1, 3), 0, 1.5) == 1 and disk.append(batch(4), 3, 2.0) == 4
-    assert isinstance(disk.append(batch(9), 8, 2.0), str), "something before it is missing"
+    assert disk.append(batch(1, 3), 0, 1.5, 0) == 1 and disk.append(batch(4), 3, 2.0, 0) == 4
+    assert isinstance(disk.append(batch(9), 8, 2.0, 0), str), "something before it is missing"
     disk.is_full = True
-    assert disk.append(batch(5), 4, 2.0) == "the disk is full"
+    assert disk.append(batch(5), 4, 2.0, 0) == "the disk is full"
     assert (disk.first, disk.head, disk.accepted(), disk.last_number("eve")) == (1, 4, {"bob": 4}, 0)
     assert [each.first for each in disk.read(0, 4, 10**6)] == [1, 4]
     assert [each.first for each in disk.read(0, 4, 1)] == [1] == [each.first for each in disk.read(2, 3, 10**6)]
@@ -52,7 +52,7 @@ def test_a_disk_keeps_positions() -> None:
 def test_a_disk_keeps_what_is_held() -> None:
     disk = Disk()
     for number in range(1, 6):
-        disk.append(batch(number), number - 1, 1.0)
+        disk.append(batch(number), number - 1, 1.0, 0)
     disk.resume(Resume("r", "true", {"b": 2}, holds=True))
     disk.resume(Resume("s", "true", {"b": 0}))
     disk.trim("b", 10, None)

@@ -29,40 +29,32 @@ from sluice.protocol.messages import (
     Ack,
     Answered,
     Ask,
-    Await,
     Change,
-    Deliver,
+    ClientMessage,
     Digest,
     Effect,
     Entry,
     Event,
-    Floor,
-    Gone,
     Halted,
-    Head,
     Heard,
     Kind,
     LinkDown,
     LinkUp,
     Lost,
     Message,
-    Missing,
     Notify,
     NotStored,
-    Passed,
-    Quiet,
-    Reached,
-    Ready,
+    OrderMessage,
     Received,
     Refused,
+    ReliableMessage,
     ReplayEvent,
     Reply,
     Request,
+    Reserved,
     Role,
     Send,
-    Skipped,
     Snapshot,
-    Started,
     Store,
     Stored,
     Tick,
@@ -94,6 +86,7 @@ class Broker(Links):
         *,
         node: str | None = None,
         head: int = 0,
+        moment: int = 0,
         marks: Mapping[Peer, Mark] | None = None,
     ) -> None:
         self.name = name
@@ -129,18 +122,6 @@ class Broker(Links):
         self.requests = Requests(name)
         #: Where ways begin to a subscription that others see, for replays, and to a broker, for requests.
         self.ways = {Kind.INTEREST: Ways(), Kind.BROKERS: Ways()}
-        self.reliable = Reliable(
-            self.directions,
-            self.tables[Kind.SUBSCRIPTIONS],
-            self.forwarding,
-            self._home,
-            lambda: (self.name, *self.ways[Kind.BROKERS]),
-            self._pass_on,
-            lambda request: self._out.all.append(Ask(request)),
-            config.reliable,
-            incarnation,
-            head,
-        )
         self.order = Ordering(
             name,
             algorithm_named(config.order_algorithm, self.directions, self.ways[Kind.BROKERS], config.order_root),
@@ -150,6 +131,21 @@ class Broker(Links):
             self._send,
             lambda peer, floor: self._out.promise(peer, floor),
             orders_all=config.orders_all,
+        )
+        self.order.algorithm.see(moment)
+        self.reliable = Reliable(
+            self.directions,
+            self.tables[Kind.SUBSCRIPTIONS],
+            self.forwarding,
+            self._home,
+            lambda: (self.name, *self.ways[Kind.BROKERS]),
+            self._pass_on,
+            lambda effect: self._out.all.append(effect),
+            self.order.algorithm,
+            config.reliable,
+            incarnation,
+            head,
+            moment,
         )
         self.reshape = Reshape(self, config.reshape, marks or {})
         #: When tables are renewed, and before when no replica expires.
@@ -190,6 +186,7 @@ class Broker(Links):
             self._publish(order.admit(arrived, now))
         if not is_settled:  # a publication changes nothing that anybody waits for
             self._acknowledge()
+        self.reliable.settle(now)
         order.settle(now)
         return self._out.all
 
@@ -230,11 +227,14 @@ class Broker(Links):
             case Stored():
                 pass  # nobody had it before
             case NotStored(batch, accepted, reason):
+                self.order.stored(event.moment)
                 if self.intake.failed(batch, accepted) and batch.publisher in self.roles:
                     self.intake.halt(batch.publisher)
                     # What came again with it may be on disk already.
                     self._send(batch.publisher, Accepted(self.intake.settled(batch.publisher)))
                     self._send(batch.publisher, Halted(batch.numbers[0], reason))
+            case Reserved(moment):
+                self.reliable.reserved(moment, self._now)
             case Substitute(plan):
                 self.reshape.substitute(plan, self._now)
             case Allow(peer):
@@ -264,14 +264,16 @@ class Broker(Links):
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _receive(self, peer: Peer, message: Message) -> None:
+        if isinstance(message, OrderMessage):
+            self.order.receive(peer, message, self._now)
+            return
+        if isinstance(message, ReliableMessage):
+            if self.roles[peer] == Role.BROKER:
+                self.reliable.receive(peer, message, self._now)
+            return
         match message:
             case Notify():
                 pass  # there was nothing new in it
-            case Quiet() | Head() | Missing() | Gone() | Reached():
-                if self.roles[peer] == Role.BROKER:
-                    self.reliable.receive(peer, message, self._now)
-            case Floor() | Await():
-                self.order.receive(peer, message, self._now)
             case Request():
                 self._ask(peer, message)
             case Reply():
@@ -291,10 +293,9 @@ class Broker(Links):
                 self.intake.heard(peer)
             case ReshapeMessage():
                 pass  # these belong to links
-            case Deliver() | Started() | Ready() | Skipped() | Passed() | Accepted() | Refused() | Halted():
-                pass  # these are for clients
             case _:
-                assert_never(message)
+                if not isinstance(message, ClientMessage):  # which is not for a broker
+                    assert_never(message)
 
     def _hear(self, peer: Peer, message: Change | Snapshot | Digest) -> None:
         """Takes over what a peer tells of one of its tables, or asks for a snapshot if that cannot be done."""
@@ -397,6 +398,7 @@ class Broker(Links):
         """The publications that an event brings and that may go on, with the peer they came from."""
         if type(event) is Stored:
             settled = self.intake.stored(event.batch)
+            self.order.stored(0 if event.batch.logged is None else event.batch.logged.moment)
             if event.batch.publisher in self.roles:
                 self._send(event.batch.publisher, Accepted(settled))
             return Arrival(event.batch.publisher, event.batch)
@@ -422,7 +424,7 @@ class Broker(Links):
             return None
         after = self.intake.take(admitted)
         if self.config.durable:
-            self._out.all.append(Store(admitted, after))
+            self._out.all.append(Store(admitted, after, self.order.moment()))
             return None
         self._send(source, Accepted(admitted.numbers[-1]))
         return Arrival(source, admitted)
@@ -456,7 +458,7 @@ class Broker(Links):
                 continue
             logged, routes = each.batch.logged, next(found)
             if logged is not None and logged.stream == self.name:
-                self.reliable.source.head = logged.offsets[-1]
+                self.reliable.source.stored(logged.offsets[-1], logged.moment)
             # What reliable subscriptions may rely on goes to other brokers with an account of what was left out.
             is_accounted = logged is not None and (each.passage is not None or self.reliable.is_needed)
             if not each.comes_again:

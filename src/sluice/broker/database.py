@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,3 +70,8 @@ def explained(path: Path) -> Iterator[None]:
         ) from None
     except apsw.Error as error:
         raise StoreError(f"reading or writing {path} failed ({error}): check the disk, then try again") from None
+
+
+def checksum(*columns: object) -> int:
+    """What a row carries to tell that none of its columns has changed."""
+    return zlib.crc32(repr(columns).encode())

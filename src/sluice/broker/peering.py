@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Protocol, assert_never
 
-from sluice.broker.outbox import Outbox
+from sluice.broker.outbox import Outbox, Remark
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_RECORD_BYTES
 from sluice.net.address import Address
@@ -260,10 +260,8 @@ class Peering:
                 return f"the id {entry.id!r} is not yours: begin it with {prefix!r}"
             if entry.reliable and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
                 return f"{entry.id} cannot be reliable: only a subscription without a replay can"
-            if entry.ordered and (message.kind != Kind.SUBSCRIPTIONS or entry.reliable or entry.replay is not None):
-                return (
-                    f"{entry.id} cannot be in order: only a subscription can that is neither reliable nor has a replay"
-                )
+            if entry.ordered and (message.kind != Kind.SUBSCRIPTIONS or entry.replay is not None):
+                return f"{entry.id} cannot be in order: only a subscription without a replay can"
         return None
 
     def hold(self, messages: list[Message]) -> None:
@@ -288,13 +286,13 @@ class Peering:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, job: str = "") -> None:
-        """Sends a message, to a broker in the channel of a job; deliveries as the subscriber's credit allows."""
+        """Sends a message, to a broker in the channel of a job; deliveries, and what is said of them, as credit allows."""
         if self.connection.closing:
             return
         if job != self._said_in:
             self._said_in = job
             self.connection.send(Channel(job))
-        if isinstance(message, Deliver):
+        if isinstance(message, Deliver | Remark):
             before = self.outbox.bytes
             self.outbox.put(message)
             self._host.waits(self, self.outbox.bytes - before)

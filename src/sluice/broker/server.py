@@ -12,7 +12,6 @@ import logging
 import math
 import socket
 import time
-from collections import deque
 from contextlib import suppress
 from typing import Any, assert_never
 
@@ -30,12 +29,12 @@ from sluice.broker.room import Room
 from sluice.broker.security import Security
 from sluice.broker.settings import SETTINGS
 from sluice.broker.shape import Shape
-from sluice.broker.store import NewBatch, Retention, Store
-from sluice.errors import StoreError
+from sluice.broker.store import Retention, Store
+from sluice.broker.writer import Writer
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.match.warm import warm
 from sluice.net.connection import Connection
-from sluice.protocol.batch import Batch, Logged, Peer
+from sluice.protocol.batch import Peer
 from sluice.protocol.messages import (
     Answered,
     Ask,
@@ -57,6 +56,8 @@ from sluice.protocol.messages import (
     Replace,
     Reply,
     Request,
+    Reserve,
+    Reserved,
     Role,
     Send,
     Snapshot,
@@ -64,7 +65,6 @@ from sluice.protocol.messages import (
     Tick,
 )
 from sluice.protocol.messages import Store as StoreEffect
-from sluice.protocol.packing import encode_batch
 from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
@@ -118,8 +118,6 @@ class Server:
         self._held: dict[Peering, None] = {}
         #: How many filters clients have told, about: what they take back is subtracted now and then.
         self._filters = 0
-        #: What the journal's thread has to say.
-        self._settled: deque[tuple[Batch, int, int | StoreError]] = deque()
         self._stopping = False
         #: Whether it leaves its network for good.
         self.is_leaving = False
@@ -138,11 +136,10 @@ class Server:
         self._security = Security.of(self.config)
         warm()
         self._store: Store | None = None
-        #: When something was last logged.
-        self._logged_micros = 0
         self._journal: Journal | None = None
+        self._writer: Writer | None = None
         accepted: dict[Peer, int] = {}
-        incarnation, head = time.time_ns() // 1_000_000, 0
+        incarnation, head, moment = time.time_ns() // 1_000_000, 0, 0
         if self.config.data is not None:
             self.config.data.mkdir(parents=True, exist_ok=True)
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
@@ -152,11 +149,15 @@ class Server:
                 self._store, max_pending_bytes=pending, stream=self.name, retention=retention, needed_from=1
             )
             accepted, incarnation, head = self._store.accepted(), self._store.incarnation, self._store.head
-            self._logged_micros = self._store.latest_micros
+            self._writer, moment = Writer(self.name, self._store, self._journal, self._written), self._store.moment
             for first, last in self._store.damaged:
                 log("damaged", level=logging.ERROR, first=first, last=last)
         self.broker = Broker(
-            *(self.name, core, incarnation, accepted), node=self.config.node, head=head, marks=self.links.marks
+            *(self.name, core, incarnation, accepted),
+            node=self.config.node,
+            head=head,
+            moment=moment,
+            marks=self.links.marks,
         )
         self.broker.forwarding.begin()
         dialler = Dialler(self, self._security, self._hello)
@@ -434,8 +435,8 @@ class Server:
         match effect:
             case Send(peer, message):
                 self._send(peer, message)
-            case StoreEffect(batch, after):
-                self._log(batch, after)
+            case StoreEffect() | Reserve():
+                self._write(effect)
             case Ask(request):
                 self._desk.ask(request)
             case Dial() | HangUp() | LinkAdded() | LinkRemoved() | Reshaped():
@@ -530,33 +531,20 @@ class Server:
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
-    def _log(self, batch: Batch, after: int) -> None:
-        assert self._journal is not None
-        # The times of a log never go back, whatever the clock does: they put streams in order.
-        now_micros = self._logged_micros = max(time.time_ns() // 1_000, self._logged_micros)
-        new = NewBatch(batch.publisher, after, batch.numbers[-1], len(batch), now_micros, b"".join(encode_batch(batch)))
-        self._journal.submit(new, lambda result: self._logged(batch, now_micros, result))
+    def _write(self, effect: StoreEffect | Reserve) -> None:
+        assert self._writer is not None and self._journal is not None
+        if isinstance(effect, Reserve):
+            self._writer.reserve(effect.moment)
+            return
+        self._writer.log(*effect)
         if self._journal.full:
             self._hold(_JOURNAL)
 
-    def _logged(self, batch: Batch, now_micros: int, result: int | StoreError) -> None:
-        """Called by the journal's thread."""
-        self._settled.append((batch, now_micros, result))
-        if len(self._settled) == 1:
-            self._loop.call_soon_threadsafe(self._settle)
-
-    def _settle(self) -> None:
-        assert self._journal is not None and self._store is not None
-        while self._settled:
-            batch, now_micros, result = self._settled.popleft()
-            if isinstance(result, StoreError):
-                reason = str(result)
-                log("not-stored", level=logging.ERROR, peer=batch.publisher, reason=reason)
-                self.post(NotStored(batch, self._store.last_number(batch.publisher), reason))
-            else:
-                batch = batch.placed(Logged(self.name, range(result, result + len(batch)), now_micros))
-                self._desk.stored(batch)
-                self.post(Stored(batch))
+    def _written(self, event: Stored | NotStored | Reserved) -> None:
+        assert self._journal is not None
+        if isinstance(event, Stored):
+            self._desk.stored(event.batch)
+        self.post(event)
         if not self._journal.full:
             self._release(_JOURNAL)
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import apsw
 
-from sluice.broker.database import damaged, explained, locked, sync_names
+from sluice.broker.database import checksum, damaged, explained, locked, sync_names
+from sluice.broker.upgrade import VERSION, upgrade
 from sluice.errors import ConfigurationError, StoreError
+from sluice.limits import MOMENTS_RESERVED
 
 #: Written into the header of the file ("SLUI"), so that a file of another program is told from one of ours.
 APPLICATION = 0x534C5549
-#: Raised whenever the tables change: a file of another version is brought up to this one or refused, not misread.
-VERSION = 2
 #: A publisher that was silent for so long is forgotten: should it retry something older still, that would be logged again.
 PUBLISHER_MICROS = 7 * 24 * 3600 * 1_000_000
 #: What one call of `trim` deletes at most, so that publications do not wait for long behind it.
@@ -40,8 +40,8 @@ LARGEST = 2**63 - 1
 # Texts are kept as bytes: a damaged one can still be read, and then fails its check. No column is declared with a type for the
 # same reason: SQLite's own check of the file would refuse the whole of it for one wrong value.
 _TABLES = """
-    CREATE TABLE state (id INTEGER PRIMARY KEY, incarnation, first, head, crc);
-    CREATE TABLE batch (first INTEGER PRIMARY KEY, count, time_micros, publisher, last_number, payload, crc);
+    CREATE TABLE state (id INTEGER PRIMARY KEY, incarnation, first, head, crc, moment);
+    CREATE TABLE batch (first INTEGER PRIMARY KEY, count, time_micros, publisher, last_number, payload, crc, moment);
     CREATE TABLE publisher (name PRIMARY KEY, last_number, last_offset, time_micros, crc) WITHOUT ROWID;
     CREATE TABLE subscription (name PRIMARY KEY, where_text, holds, crc) WITHOUT ROWID;
     CREATE TABLE position (name, stream, offset, crc, PRIMARY KEY (name, stream)) WITHOUT ROWID;
@@ -52,10 +52,10 @@ _TABLES = """
 _INSERT_BATCHES = """
     INSERT INTO batch
     SELECT value->>0, value->>1, value->>2, substr(?2, value->>3, value->>4), value->>5,
-           substr(?2, value->>6, value->>7), value->>8
+           substr(?2, value->>6, value->>7), value->>8, value->>9
     FROM json_each(?1)
 """
-_SELECT_BATCHES = "SELECT first, count, time_micros, publisher, last_number, payload, crc FROM batch"
+_SELECT_BATCHES = "SELECT first, count, time_micros, publisher, last_number, payload, crc, moment FROM batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class NewBatch:
     time_micros: int
     #: As `sluice.protocol.batch` encodes it; opaque here.
     payload: bytes
+    #: Its moment in the order of all, later than those of all before it; 0: it has none.
+    moment: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.after_number < self.last_number <= LARGEST or self.count < 1:
@@ -92,6 +94,7 @@ class LoggedBatch:
     publisher: str
     last_number: int
     payload: bytes
+    moment: int = 0
 
     @property
     def last(self) -> int:
@@ -165,7 +168,7 @@ class StoreReader:
         positions = {}
         for where, holds, crc, stream, offset, position_crc in rows:
             at_start = (stream, offset, position_crc) == (None, None, None)
-            if crc != _checksum(key, where, holds) or not (at_start or position_crc == _checksum(key, stream, offset)):
+            if crc != checksum(key, where, holds) or not (at_start or position_crc == checksum(key, stream, offset)):
                 raise StoreError(
                     f"the durable subscription {name!r} in {self.path} is damaged: forget it and subscribe again, "
                     "from an offset of your choice"
@@ -233,7 +236,7 @@ class Store(StoreReader):
             raise StoreError(
                 f"{self.path} is a database of another program: give the broker a data directory of its own"
             )
-        elif self._number("PRAGMA user_version") not in (VERSION, 1):
+        elif self._number("PRAGMA user_version") not in range(1, VERSION + 1):
             raise StoreError(
                 f"{self.path} was written by another version of Sluice (format {self._number('PRAGMA user_version')}, "
                 f"this one reads {VERSION}): use that version, or another data directory"
@@ -246,39 +249,32 @@ class Store(StoreReader):
         if application == 0:
             with self._transaction():
                 connection.execute(_TABLES)
-                self._write_state(incarnation=0, first=1, head=0)
+                self._write_state(incarnation=0, first=1, head=0, moment=0)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}")
         problem = self._rows("PRAGMA quick_check(1)")[0][0]
         if problem != "ok":
             raise damaged(self.path, problem)
-        if self._number("PRAGMA user_version") == 1:
-            self._add_holds()
-
-    def _add_holds(self) -> None:
-        """Brings a file of version 1 up to this one: nobody held a log then."""
-        with self._transaction():
-            self._connection.execute("ALTER TABLE subscription ADD COLUMN holds")
-            for name, where, crc in self._rows("SELECT name, where_text, crc FROM subscription"):
-                if crc == _checksum(name, where):  # what is damaged stays so
-                    self._connection.execute(
-                        "UPDATE subscription SET holds = 0, crc = ? WHERE name = ?", (_checksum(name, where, 0), name)
-                    )
-            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+        version = self._number("PRAGMA user_version")
+        if version < VERSION:
+            with self._transaction():
+                upgrade(connection, version)
 
     def _check(self) -> None:
         """Reads every record; the offsets that no sound one accounts for are damaged."""
-        state = self._rows("SELECT incarnation, first, head, crc FROM state")
-        if len(state) != 1 or state[0][3] != _checksum(*state[0][:3]):
+        state = self._rows("SELECT incarnation, first, head, moment, crc FROM state")
+        if len(state) != 1 or state[0][4] != checksum(*state[0][:4]):
             raise damaged(self.path, "the row that says where the log begins fails its check")
         self.incarnation: int = state[0][0]
         self._first: int = state[0][1]
         self._head: int = state[0][2]
+        #: No batch has a later moment.
+        self._moment: int = state[0][3]
         #: Publisher -> its last number, and when it was heard of. Other threads look into it.
         self._publishers: dict[str, tuple[int, int]] = {}
         heard = self._publishers
         # Who published how far is in the log and beside it: a damaged row of one is made good by the other.
         for name, number, offset, micros, crc in self._rows("SELECT * FROM publisher"):
-            if crc == _checksum(name, number, offset, micros):
+            if crc == checksum(name, number, offset, micros):
                 heard[name.decode()] = number, micros
                 self._head = max(self._head, offset)
         self._holds = self._read_holds()
@@ -306,16 +302,16 @@ class Store(StoreReader):
         """The durable subscriptions that hold the log, and how far they are. A damaged one may be of them, anywhere."""
         held: dict[str, dict[str, int]] = {}
         for name, where, holds, crc in self._rows("SELECT name, where_text, holds, crc FROM subscription"):
-            if holds or crc != _checksum(name, where, holds):
+            if holds or crc != checksum(name, where, holds):
                 held[name.decode(errors="replace")] = {}
         for name, stream, offset, crc in self._rows("SELECT name, stream, offset, crc FROM position"):
-            if crc == _checksum(name, stream, offset) and name.decode() in held:
+            if crc == checksum(name, stream, offset) and name.decode() in held:
                 held[name.decode()][stream.decode()] = offset
         return held
 
     def _begin_incarnation(self) -> None:
         with self._transaction():
-            self._write_state(self.incarnation + 1, self._first, self._head)
+            self._write_state(self.incarnation + 1, self._first, self._head, self._moment)
         self.incarnation += 1
 
     @property
@@ -332,6 +328,18 @@ class Store(StoreReader):
     def head(self) -> int:
         """The last offset that was given; it never goes back, also when everything has been trimmed."""
         return self._head
+
+    @property
+    def moment(self) -> int:
+        """No batch has a later moment in the order of all, and none that is logged after a restart may have an earlier one."""
+        return self._moment
+
+    def reserve(self, moment: int) -> None:
+        """After a restart `moment` is at least this."""
+        if moment > self._moment:
+            with explained(self.path), self._transaction():
+                self._write_state(self.incarnation, self._first, self._head, moment)
+            self._moment = moment
 
     @property
     def damaged(self) -> tuple[tuple[int, int], ...]:
@@ -369,7 +377,7 @@ class Store(StoreReader):
         rows: list[tuple[int, ...]] = []
         texts: list[bytes] = []
         heard: dict[str, tuple[int, int, int]] = {}
-        head, size, place = self._head, 0, 1
+        head, size, place, moment = self._head, 0, 1, self._moment
         for batch in batches:
             known = heard[batch.publisher][0] if batch.publisher in heard else self.last_number(batch.publisher)
             if batch.after_number != known:
@@ -377,11 +385,12 @@ class Store(StoreReader):
                 continue
             name, payload = batch.publisher.encode(), batch.payload
             first, head = head + 1, head + batch.count
-            crc = _batch_checksum(first, batch.count, batch.time_micros, name, batch.last_number, payload)
+            crc = _batch_checksum(first, batch.count, batch.time_micros, name, batch.last_number, payload, batch.moment)
             middle = place + len(name)
-            rows.append(
-                (first, batch.count, batch.time_micros, place, len(name), batch.last_number, middle, len(payload), crc)
-            )
+            of_texts = place, len(name), batch.last_number, middle, len(payload)
+            rows.append((first, batch.count, batch.time_micros, *of_texts, crc, batch.moment))
+            if batch.moment > moment:
+                moment = batch.moment + MOMENTS_RESERVED
             texts += name, payload
             place = middle + len(payload)
             size += len(payload)
@@ -394,9 +403,11 @@ class Store(StoreReader):
                     self._connection.executemany(
                         "REPLACE INTO publisher VALUES (?, ?, ?, ?, ?)", map(_publisher_row, heard.items())
                     )
+                if moment > self._moment:
+                    self._write_state(self.incarnation, self._first, self._head, moment)
                 for name_text, offsets in positions:
                     self._write_positions(name_text, offsets)
-        self._head = head
+        self._head, self._moment = head, moment
         self._payload_bytes += size
         for publisher, (number, _, micros) in heard.items():
             self._publishers[publisher] = number, micros
@@ -413,7 +424,7 @@ class Store(StoreReader):
             if self._rows("SELECT 1 FROM subscription WHERE name = ?", row[:1]):
                 raise StoreError(f"there is a durable subscription {name!r} already: continue it, or forget it first")
             self._connection.execute(
-                "INSERT INTO subscription (name, where_text, holds, crc) VALUES (?, ?, ?, ?)", (*row, _checksum(*row))
+                "INSERT INTO subscription (name, where_text, holds, crc) VALUES (?, ?, ?, ?)", (*row, checksum(*row))
             )
             self._write_positions(name, positions)
         if holds:
@@ -441,7 +452,7 @@ class Store(StoreReader):
                 self._connection.executemany(
                     "DELETE FROM publisher WHERE name = ?", ((name.encode(),) for name in silent)
                 )
-                self._write_state(self.incarnation, first, self._head)
+                self._write_state(self.incarnation, first, self._head, self._moment)
                 self._give_back()
         self._first = first
         self._payload_bytes -= size
@@ -521,16 +532,17 @@ class Store(StoreReader):
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _write_state(self, incarnation: int, first: int, head: int) -> None:
-        row = (incarnation, first, head)
-        self._connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?)", (*row, _checksum(*row)))
+    def _write_state(self, incarnation: int, first: int, head: int, moment: int) -> None:
+        row = (incarnation, first, head, moment)
+        columns = "(id, incarnation, first, head, moment, crc)"
+        self._connection.execute(f"REPLACE INTO state {columns} VALUES (1, ?, ?, ?, ?, ?)", (*row, checksum(*row)))
 
     def _write_positions(self, name: str, positions: Mapping[str, int]) -> None:
         key = name.encode()
         rows = [(key, stream.encode(), offset) for stream, offset in positions.items()]
         self._connection.executemany(
             "REPLACE INTO position SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM subscription WHERE name = ?1)",
-            [(*row, _checksum(*row)) for row in rows],
+            [(*row, checksum(*row)) for row in rows],
         )
 
     def _note_wal(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
@@ -549,28 +561,28 @@ def check_positions(name: str, positions: Mapping[str, int]) -> None:
 
 def _batch_of(row: Sequence[Any]) -> LoggedBatch | None:
     """The batch in a row; None if the row fails its check."""
-    first, count, time_micros, name, last_number, payload, crc = row
+    first, count, time_micros, name, last_number, payload, crc, moment = row
     try:
-        sound = crc == _batch_checksum(first, count, time_micros, name, last_number, payload)
+        sound = crc == _batch_checksum(first, count, time_micros, name, last_number, payload, moment)
     except TypeError:
         # The damage is such that a column is not even of its kind.
         sound = False
-    return LoggedBatch(first, count, time_micros, name.decode(), last_number, payload) if sound else None
+    return LoggedBatch(first, count, time_micros, name.decode(), last_number, payload, moment or 0) if sound else None
 
 
-def _batch_checksum(first: int, count: int, time_micros: int, name: bytes, last_number: int, payload: bytes) -> int:
-    numbers = _checksum(first, count, time_micros, last_number)
+def _batch_checksum(
+    first: int, count: int, time_micros: int, name: bytes, last_number: int, payload: bytes, moment: int | None
+) -> int:
+    """The checksum of a row; one without a moment is of a time when there were none."""
+    of_order = () if moment is None else (moment,)
+    numbers = checksum(first, count, time_micros, last_number, *of_order)
     return zlib.crc32(payload, zlib.crc32(name, numbers))
-
-
-def _checksum(*columns: object) -> int:
-    return zlib.crc32(repr(columns).encode())
 
 
 def _publisher_row(heard: tuple[str, tuple[int, int, int]]) -> tuple[bytes, int, int, int, int]:
     name, (number, offset, micros) = heard
     row = (name.encode(), number, offset, micros)
-    return (*row, _checksum(*row))
+    return (*row, checksum(*row))
 
 
 def _out_of_turn(batch: NewBatch, known: int) -> StoreError:

@@ -91,7 +91,7 @@ class BlockingBus:
 
     @overload
     def subscribe(
-        self, where: str | Subscription, *, delivery: Literal["reliable"]
+        self, where: str | Subscription, *, delivery: Literal["reliable"], order: Order = "none"
     ) -> BlockingReliableSubscription: ...
     @overload
     def subscribe(
@@ -123,7 +123,7 @@ class BlockingBus:
         has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
         check_choice(delivery, order, has_past=has_past, has_log=has_log)
         if delivery == "reliable":
-            reliable = background.call(lambda: bus.subscribe(where, delivery="reliable"))
+            reliable = background.call(lambda: bus.subscribe(where, delivery="reliable", order=order))
             return BlockingReliableSubscription(reliable, background)
         if not has_log:
             live = background.call(lambda: bus.subscribe(where, order=order, replay=replay, last=last))
@@ -379,6 +379,11 @@ class BlockingReliableSubscription(BlockingSubscription):
     def positions(self) -> dict[Peer, int]:
         """For each stream the first offset that has not come to this process."""
         return self._background.call(lambda: self._reliable.positions)
+
+    @property
+    def waits_for(self) -> list[Peer]:
+        """The streams that an ordered one holds something back for."""
+        return self._background.call(lambda: self._reliable.waits_for)
 
 
 class BlockingDurableSubscription(BlockingSubscription):

@@ -84,7 +84,9 @@ class Bus:
     # --- subscribe ----------------------------------------------------------------------------------------------------
 
     @overload
-    def subscribe(self, where: str | Subscription, *, delivery: Literal["reliable"]) -> ReliableSubscription: ...
+    def subscribe(
+        self, where: str | Subscription, *, delivery: Literal["reliable"], order: Order = "none"
+    ) -> ReliableSubscription: ...
     @overload
     def subscribe(
         self,
@@ -113,7 +115,8 @@ class Bus:
         """A subscription, to be used with `async with`: live, or, with `durable` or `start`, read from the brokers' logs.
 
         With `delivery="reliable"` nothing is missed from its start on, whatever fails on the way; its brokers keep logs.
-        With `order="total"` it gets everything in an order that is the same for all who ask for it, whoever published it.
+        With `order="total"` it gets everything in an order that is the same for all who ask for it, whoever published it. With
+        both, it waits for a broker that is away, since what that has may come first.
         `replay` and `last` ask a history for the past: as far back as "2h", a timedelta or seconds, at most so many, or both.
         It comes first, its events have `replayed` set, and what is live follows without a gap or a duplicate.
         `durable` is a name under which the subscription goes on where it
@@ -123,7 +126,7 @@ class Bus:
         has_past, has_log = replay is not None or last is not None, durable is not None or start is not None
         check_choice(delivery, order, has_past=has_past, has_log=has_log)
         if delivery == "reliable":
-            return ReliableSubscription(self._engine, _parsed(where))
+            return ReliableSubscription(self._engine, _parsed(where), is_ordered=order == "total")
         if not has_log:
             return LiveSubscription(self._engine, _parsed(where), wish(replay, last), is_ordered=order == "total")
         return DurableSubscription(self._engine, _parsed(where), durable, start or "latest")
@@ -289,11 +292,6 @@ def check_order(order: str) -> None:
 def check_choice(delivery: str, order: str, *, has_past: bool, has_log: bool) -> None:
     """Raises an error if what is said of a subscription does not go together."""
     check_order(order)
-    if order == "total" and delivery == "reliable":
-        raise ConfigurationError(
-            "a reliable subscription waits for what is missing of one stream while others go on, so it cannot keep one order "
-            "of all: leave order or delivery out"
-        )
     if order == "total" and (has_past or has_log):
         raise ConfigurationError(
             "the order of all is that of what is live, and logs keep each stream in its own: "

@@ -48,6 +48,7 @@ With --replay or --last a history is asked for the past first (`sluice history` 
 without a gap or a duplicate.
 
 With --reliable nothing is missed from the start on, whatever broker or link fails; all brokers need a data directory.
+With --ordered everything comes in one order, the same for all who ask for it; the two go together.
 
 With --durable the subscription is kept at the broker under a name, and goes on where it stopped. With --from the log of
 the broker at the other end is read from an offset on; it needs a data directory."""
@@ -56,7 +57,7 @@ SUBSCRIBE_EXAMPLES = """\
   sluice subscribe "price > 0" --json --limit 10
   sluice subscribe "price > 0" --from 1 --at sluice://broker.example:7470
   sluice subscribe "price > 0" --durable accounting
-  sluice subscribe "price > 0" --reliable
+  sluice subscribe "price > 0" --reliable --ordered
   sluice subscribe "symbol = 'IBM'" --replay 2h --last 1000
 """
 ADVERTISE_SUMMARY = "say what will be published, and see who is interested"
@@ -99,10 +100,10 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--reliable", action="store_true", help="miss nothing from the start on, whatever fails on the way"
     )
-    place.add_argument(
+    place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
+    parser.add_argument(
         "--ordered", action="store_true", help="get everything in the order that all get it in who ask for that"
     )
-    place.add_argument("--durable", metavar="NAME", help="go on where the subscription of this name stopped")
     past = parser.add_argument_group("the past")
     past.add_argument("--replay", metavar="TIME", help="begin so far back: 90s, 15m, 2h, 3d")
     past.add_argument("--last", metavar="N", type=_count, help="begin with the last so many, at most")
@@ -197,8 +198,10 @@ def subscribe(arguments: argparse.Namespace) -> int:
     """Prints what comes; 0 when as many have come as were asked for."""
     if (arguments.replay or arguments.last) and arguments.reliable:
         raise ConfigurationError("a reliable subscription begins now: leave --replay and --last out")
-    if (arguments.replay or arguments.last) and arguments.ordered:
-        raise ConfigurationError("the order of all is that of what is live: leave --replay and --last out")
+    if (arguments.replay or arguments.last or arguments.durable or arguments.start) and arguments.ordered:
+        raise ConfigurationError(
+            "the order of all is that of what is live: leave --replay, --last, --durable and --from out"
+        )
     if (arguments.replay or arguments.last) and (arguments.durable or arguments.start):
         raise ConfigurationError(
             "--replay and --last ask a history for the past: --durable and --from read logs instead"
@@ -212,10 +215,11 @@ async def _subscribe(arguments: argparse.Namespace) -> None:
 
     async with connect(arguments.at, on_gap=_tell_gap, **credentials_of(arguments)) as bus:
         subscription: AnySubscription
+        order: Order = "total" if arguments.ordered else "none"
         if arguments.reliable:
-            subscription = bus.subscribe(arguments.where, delivery="reliable")
+            subscription = bus.subscribe(arguments.where, delivery="reliable", order=order)
         elif arguments.ordered:
-            subscription = bus.subscribe(arguments.where, order="total")
+            subscription = bus.subscribe(arguments.where, order=order)
         elif arguments.durable is not None:
             subscription = bus.subscribe(arguments.where, durable=arguments.durable)
         elif arguments.start is not None:

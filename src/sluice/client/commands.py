@@ -101,15 +101,6 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """A reliable subscription gets everything of a stream from this offset on."""
-
-    id: EntryId
-    stream: Peer
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class Delivered:
     """Notifications came; `combinations` and `which` say for which subscriptions, as in `Deliver`."""
 
@@ -178,7 +169,6 @@ class Told:
 
 Upcall = (
     Completed
-    | Begun
     | Delivered
     | Withheld
     | Published

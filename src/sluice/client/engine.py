@@ -17,7 +17,6 @@ from typing import assert_never
 
 from sluice.client.allowance import Allowance
 from sluice.client.commands import (
-    Begun,
     Command,
     Completed,
     Delivered,
@@ -41,7 +40,7 @@ from sluice.client.link import Dial, Link
 from sluice.client.options import POLICIES, Options
 from sluice.client.publisher import Publisher
 from sluice.client.questions import ANSWER_SECONDS, Questions
-from sluice.client.seam import HISTORY_SECONDS, CaughtUp, Ended, Full, Missed, Phase, Replayed
+from sluice.client.seam import HISTORY_SECONDS, Begun, CaughtUp, Ended, Full, Missed, Phase, Replayed
 from sluice.client.session import Session
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
@@ -93,7 +92,7 @@ class Engine:
         #: What takes everything that comes, instead of the subscriptions, once somebody has asked for that.
         self._everything: Inbox | None = None
         self._broker: Peer | None = None
-        #: Why the broker takes no reliable subscriptions, if it does not, and why nothing can be in order there.
+        #: Why the broker takes no reliable subscriptions, if it does not, and why others cannot be in order there.
         self._unreliable: str | None = None
         self._unordered: str | None = None
         self._changed = Signal()
@@ -186,8 +185,9 @@ class Engine:
         """The broker says what it does not take; it may be another one than before."""
         self._unreliable, self._unordered = welcome.unreliable, welcome.unordered
         for wish in [wish for wish in self._wishes.values() if isinstance(wish, LiveSubscription)]:
-            reason = welcome.unreliable if isinstance(wish, ReliableSubscription) else None
-            reason = welcome.unordered if wish.is_ordered else reason
+            reason = welcome.unordered if wish.is_ordered else None
+            if isinstance(wish, ReliableSubscription):
+                reason = welcome.unreliable  # what is in a log has its place there, whatever way it comes
             if reason is not None:
                 wish.end(ConfigurationError(reason), is_clean=False)
                 self.take_back(wish, Unsubscribe(wish.id))

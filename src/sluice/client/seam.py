@@ -92,8 +92,17 @@ class Live:
     batch: Batch
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A reliable subscription gets everything of a stream from this offset on."""
+
+    subscription: EntryId
+    stream: Peer
+    offset: int
+
+
 #: What a program is told; `Live` is told with everything else that is live.
-SeamNews = Replayed | Ended | CaughtUp | Full | Missed
+SeamNews = Replayed | Ended | CaughtUp | Full | Missed | Begun
 
 
 class Voice(Protocol):

@@ -14,7 +14,6 @@ from typing import assert_never
 
 from sluice.client.commands import (
     Advertise,
-    Begun,
     Command,
     Completed,
     Delivered,
@@ -37,6 +36,7 @@ from sluice.client.commands import (
     Withheld,
 )
 from sluice.client.inorder import InOrder
+from sluice.client.merged import Merged
 from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
 from sluice.client.taken import Taken
 from sluice.client.tracked import Tracked
@@ -80,6 +80,7 @@ from sluice.protocol.messages import (
     Replaying,
     Reply,
     Request,
+    Reserved,
     Send,
     Skipped,
     Snapshot,
@@ -212,7 +213,7 @@ class Session:
                     seam.lagged(now)
             case Inquire(id, to, question):
                 self._send(Request(id, to, question))
-            case Stored() | NotStored() | Answered() | Substitute() | Unreachable() | Allow():
+            case Stored() | NotStored() | Reserved() | Answered() | Substitute() | Unreachable() | Allow():
                 pass  # these happen to brokers
             case _:
                 assert_never(event)
@@ -233,13 +234,12 @@ class Session:
             raise ProtocolError(f"the id {entry.id!r} is taken by {held.where}: take that back first, or use a new id")
         if entry.reliable and entry.replay is not None:
             raise ProtocolError("a reliable subscription has no replay: read the past with fetch, then subscribe")
-        if entry.ordered and (entry.reliable or entry.replay is not None):
-            raise ProtocolError(
-                "an ordered subscription is neither reliable nor replayed: its order is that of what is live"
-            )
+        if entry.ordered and entry.replay is not None:
+            raise ProtocolError("an ordered subscription has no replay: its order is that of what is live")
         self.entries[kind][entry.id] = entry
         if entry.reliable:
-            self.seams[entry.id] = Tracked(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1])
+            tracked = Merged if entry.ordered else Tracked
+            self.seams[entry.id] = tracked(entry.id, entry.where.to_sql(), _Voice(self, entry.id), self._seam_limits[1])
         if entry.replay is not None:
             self.seams[entry.id] = Seam(entry.id, entry.where.to_sql(), _Voice(self, entry.id), *self._seam_limits)
         self._change(kind, [entry], [])
@@ -337,17 +337,16 @@ class Session:
             case Deliver():
                 self._deliver(message)
             case Started(stream, offset, ids):
-                for id, tracked in self._tracked(ids):
-                    if tracked.started(stream, offset, self._now):
-                        self._out.append(Begun(id, stream, offset))
+                for _, tracked in self._tracked(ids):
+                    tracked.started(stream, offset, self._now)
             case Ready(ids):
                 self._out.extend(Completed(Kind.SUBSCRIPTIONS, id) for id, _ in self._tracked(ids))
             case Skipped(stream, runs, ids):
                 for _, tracked in self._tracked(ids):
                     tracked.skipped(stream, runs)
-            case Passed(offsets, ids):
+            case Passed(offsets, ids, moment):
                 for _, tracked in self._tracked(ids):
-                    tracked.passed(offsets)
+                    tracked.passed(offsets, moment, self._now)
             case Accepted(number):
                 self._accept(number)
             case Ack(kind, version):

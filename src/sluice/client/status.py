@@ -117,7 +117,7 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
 def _relied(after: Sequence[Report]) -> Table:
     """A line for each broker that has to do with reliable subscriptions: its own, those behind it, and those of its stream."""
     table = Table("broker", box=box.SIMPLE_HEAD)
-    for column in ("reliable", "behind", "asked again", "silences", "sent again", "relied on by", "lag"):
+    for column in ("reliable", "behind", "asked again", "silences", "sent again", "relied on by", "lag", "waits for"):
         table.add_column(column, justify="right")
     for report in after:
         reliable = report.get("reliable", {})
@@ -131,6 +131,7 @@ def _relied(after: Sequence[Report]) -> Table:
                 f"{reliable['from_cache'] + reliable['from_log']:,}",
                 f"{reliable['brokers_relying']:,} brokers",
                 f"{reliable['lag_offsets']:,}",
+                ", ".join(report.get("waits_for", ())),
             )
     return table
 

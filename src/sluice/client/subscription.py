@@ -14,6 +14,7 @@ from sluice.client.commands import Subscribe, Unsubscribe
 from sluice.client.event import Event
 from sluice.client.gap import GAPS_KEPT, Gap
 from sluice.client.inbox import Inbox
+from sluice.client.merged import Merged
 from sluice.client.tracked import Tracked
 from sluice.errors import SluiceError
 from sluice.model.subscription import Subscription
@@ -109,11 +110,12 @@ class LiveSubscription(AnySubscription):
 class ReliableSubscription(LiveSubscription):
     """What is published from its start on, each stream in order and without a gap, whatever fails on the way.
 
-    What its log holds no more when it is missed is told as a gap, by stream and offsets.
+    An ordered one gets all streams in the order of all, and waits for each of them. What its log holds no more when it is
+    missed is told as a gap, by stream and offsets.
     """
 
-    def __init__(self, engine: Engine, where: Subscription) -> None:
-        super().__init__(engine, where, None)
+    def __init__(self, engine: Engine, where: Subscription, *, is_ordered: bool = False) -> None:
+        super().__init__(engine, where, None, is_ordered=is_ordered)
         #: The first offset of each stream that it gets, of the streams that it has begun to get.
         self.starts: dict[Peer, int] = {}
         self._positions: dict[Peer, int] = {}
@@ -131,9 +133,15 @@ class ReliableSubscription(LiveSubscription):
             self._positions = {stream: position + 1 for stream, position in tracked.positions.items()}
         return dict(self._positions)
 
+    @property
+    def waits_for(self) -> list[Peer]:
+        """The streams that an ordered one holds something back for; one whose broker is away is waited for until it is back."""
+        merged = self._engine.session.seams.get(self.id)
+        return merged.waits_for if isinstance(merged, Merged) else []
+
     async def __aenter__(self) -> Self:
         await self._engine.check_reliable()
-        self._engine.ask_for(self, Subscribe(self.id, self.where, reliable=True))
+        self._engine.ask_for(self, Subscribe(self.id, self.where, reliable=True, ordered=self.is_ordered))
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

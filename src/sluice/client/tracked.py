@@ -7,13 +7,14 @@ is read from the log of the stream, while what comes live is kept. What comes tw
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice.client.seam import (
     ANSWER_SECONDS,
     NO_LOG,
     RETRY_SECONDS,
+    Begun,
     CaughtUp,
     Live,
     Missed,
@@ -41,6 +42,11 @@ class Track:
     due: float = math.inf
     failures: int = 0
 
+    @property
+    def is_due_to_read(self) -> bool:
+        """Whether something is missing and nobody was asked for it, nor will be."""
+        return self.until is not None and self.asked is None and self.due == math.inf
+
 
 class Tracked:
     """One reliable subscription."""
@@ -55,6 +61,10 @@ class Tracked:
         #: The first offset of each stream.
         self.starts: dict[Peer, int] = {}
         self._tracks: dict[Peer, Track] = {}
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What else there is to begin with."""
 
     @property
     def deadline(self) -> float:
@@ -66,16 +76,18 @@ class Tracked:
         """Up to where each stream was given out."""
         return {stream: track.position for stream, track in self._tracks.items()}
 
-    def started(self, stream: Peer, offset: int, now: float) -> bool:
-        """From an offset on everything comes; returns whether that is the start of the subscription."""
+    def started(self, stream: Peer, offset: int, now: float) -> None:
+        """From an offset on everything comes: the first time that is the start of the subscription."""
         track = self._tracks.get(stream)
         if track is None:
-            self.starts[stream] = offset
             self._tracks[stream] = Track(offset - 1)
-            return True
-        if track.position < offset - 1:
+            self._told_start(stream, offset)
+        elif track.position < offset - 1:
             self._read(stream, track, offset - 1, now)
-        return False
+
+    def _told_start(self, stream: Peer, offset: int) -> None:
+        self.starts[stream] = offset
+        self._voice.say(Begun(self._id, stream, offset))
 
     def came(self, batch: Batch, now: float) -> Sequence[int]:
         """The rows of a delivery that are new, if it is their turn; if not, they are kept."""
@@ -97,7 +109,7 @@ class Tracked:
             track.kept, track.kept_count = [], 0
         return ()
 
-    def passed(self, offsets: Mapping[Peer, int]) -> None:
+    def passed(self, offsets: Mapping[Peer, int], moment: int, now: float) -> None:
         """There was nothing more for it up to some offsets."""
         for stream, offset in offsets.items():
             track = self._tracks.get(stream)
@@ -150,31 +162,40 @@ class Tracked:
     def _fetched(self, stream: Peer, track: Track, answer: Fetched, now: float) -> None:
         for first, last in answer.missing:
             self._voice.say(Missed(self._id, "its log holds them no more", stream, first, last))
-        for batch in answer.batches:
-            self._voice.say(CaughtUp(self._id, batch))
+        self._say(stream, [CaughtUp(self._id, batch) for batch in answer.batches])
         track.position = max(track.position, answer.through)
         assert track.until is not None
         if track.position < min(track.until, answer.head):
             self._ask(stream, track, now)
         else:
-            self._go_live(track)
+            self._go_live(stream, track)
+        self._read_on(now)
+
+    def _say(self, stream: Peer, news: Iterable[CaughtUp | Live]) -> None:
+        """Some of a stream has come."""
+        for each in news:
+            self._voice.say(each)
+
+    def _read_on(self, now: float) -> None:
+        """A page was read."""
 
     def _failed(self, stream: Peer, track: Track, answer: Answer, now: float) -> None:
         if isinstance(answer, Failed) and NO_LOG in answer.reason:
             self._voice.say(Missed(self._id, answer.reason))
-            self._go_live(track)
+            self._go_live(stream, track)
+            self._read_on(now)
             return
         track.due = now + RETRY_SECONDS * 2.0 ** min(track.failures, MAX_DOUBLINGS)
         track.failures += 1
 
-    def _go_live(self, track: Track) -> None:
+    def _go_live(self, stream: Peer, track: Track) -> None:
         kept, track.kept, track.kept_count, track.until = track.kept, [], 0, None
         for batch in kept:
             assert batch.logged is not None
             rows = [row for row, offset in enumerate(batch.logged.offsets) if offset > track.position]
             if rows:
                 track.position = batch.logged.offsets[rows[-1]]
-                self._voice.say(Live(self._id, batch.whole_or(rows)))
+                self._say(stream, [Live(self._id, batch.whole_or(rows))])
 
     def tick(self, now: float) -> None:
         """Asks again where no answer came."""

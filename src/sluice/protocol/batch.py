@@ -76,10 +76,12 @@ class Logged:
     offsets: Sequence[int]
     #: When that broker took them in, in microseconds since 1970.
     time_micros: int
+    #: Their moment in the order of all, as in a `Stamp`: it rises with the offsets of a stream. 0: they have none.
+    moment: int = 0
 
     def take(self, rows: Sequence[int]) -> Logged:
         """The places of some of them."""
-        return Logged(self.stream, [self.offsets[row] for row in rows], self.time_micros)
+        return Logged(self.stream, [self.offsets[row] for row in rows], self.time_micros, self.moment)
 
     def place(self, row: int) -> Place:
         """The place of one of them among those of all streams."""
@@ -128,9 +130,11 @@ class Batch(ABC):
         """The identity of one of them."""
         return NotificationId(self.publisher, self.numbers[row])
 
-    def logged_at(self) -> tuple[Peer, list[int], int] | None:
+    def logged_at(self) -> tuple[Peer, list[int], int, int] | None:
         """Where it is logged, as something that can be compared."""
-        return None if self.logged is None else (self.logged.stream, [*self.logged.offsets], self.logged.time_micros)
+        if self.logged is None:
+            return None
+        return self.logged.stream, [*self.logged.offsets], self.logged.time_micros, self.logged.moment
 
     @property
     @abstractmethod

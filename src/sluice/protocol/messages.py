@@ -165,11 +165,12 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last offset that a stream has; what follows it will know of these clocks."""
+    """The last offset that a stream has; what follows it will know of these clocks, and has a later moment than this."""
 
     stream: Peer
     offset: int
     clocks: Clocks
+    moment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,8 @@ class Missing:
     runs: Runs
     #: The time of its clock that the answer has to know of.
     clock: int
+    #: The moment that the end of the stream is to be past; 0: whichever.
+    moment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +280,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Up to these offsets of streams, reliable subscriptions of a client have got everything that is theirs."""
+    """Up to these offsets of streams, reliable subscriptions of a client have got everything that is theirs.
+
+    So have they of every stream in which they have started, up to a moment in the order of all.
+    """
 
     offsets: Mapping[Peer, int]
     subscriptions: tuple[EntryId, ...]
+    moment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,6 +558,15 @@ class NotStored:
     batch: Batch
     accepted: int
     reason: str
+    #: The moment that it was to have, and that nothing has now.
+    moment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """After a crash this broker will give no moment up to this one; 0: that could not be written down."""
+
+    moment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +576,7 @@ class Answered:
     reply: Reply
 
 
-Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Answered | ReshapeEvent
+Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Reserved | Answered | ReshapeEvent
 
 
 class Send(NamedTuple):
@@ -576,6 +592,14 @@ class Store(NamedTuple):
     batch: Batch
     #: The last number of the same publisher before these.
     after: int
+    #: Their moment in the order of all, which is stored with them; 0: they have none.
+    moment: int = 0
+
+
+class Reserve(NamedTuple):
+    """The effect of a step of a durable broker: after a crash no moment up to this one may be given again."""
+
+    moment: int
 
 
 class Ask(NamedTuple):
@@ -584,4 +608,4 @@ class Ask(NamedTuple):
     request: Request
 
 
-Effect = Send | Store | Ask | ReshapeEffect
+Effect = Send | Store | Reserve | Ask | ReshapeEffect

@@ -18,7 +18,7 @@ Piece = bytes | memoryview
 _pack = msgspec.msgpack.Encoder().encode
 
 # form (0 records, 1 rows), publisher, count, numbers, lengths, place in a log
-_Header = tuple[int, str, int, int | bytes, bytes, tuple[str, int | bytes, int] | None]
+_Header = tuple[int, str, int, int | bytes, bytes, tuple[str, int | bytes, int, int] | None]
 _header = msgspec.msgpack.Decoder(_Header)
 
 
@@ -26,7 +26,9 @@ def encode_batch(batch: Batch) -> list[Piece]:
     """A batch as bytes: the length of its header, the header, the records as they are."""
     body = batch.body
     logged = batch.logged
-    place = None if logged is None else (logged.stream, _encode_numbers(logged.offsets), logged.time_micros)
+    place = None
+    if logged is not None:
+        place = logged.stream, _encode_numbers(logged.offsets), logged.time_micros, logged.moment
     is_rows = isinstance(batch, Rows)
     lengths = encode_array("I", batch.lengths) if isinstance(batch, Records) else b""
     header = _pack((int(is_rows), batch.publisher, len(batch), _encode_numbers(batch.numbers), lengths, place))
@@ -51,8 +53,10 @@ def open_batch(payload: bytes) -> Batch:
     check_name(publisher)
     logged = None
     if place is not None:
-        stream, offsets, time_micros = place
-        logged = Logged(check_name(stream), _decode_numbers(offsets, count), time_micros)
+        stream, offsets, time_micros, moment = place
+        if not 0 <= moment < 1 << 63:
+            raise ProtocolError(f"{moment} is no moment in the order of all")
+        logged = Logged(check_name(stream), _decode_numbers(offsets, count), time_micros, moment)
     rising = _decode_numbers(numbers, count)
     body = payload[end:]
     if form == 1:

@@ -31,6 +31,8 @@ class StoredBatch(Protocol):
     @property
     def time_micros(self) -> int: ...
     @property
+    def moment(self) -> int: ...
+    @property
     def payload(self) -> bytes: ...
 
 
@@ -78,7 +80,7 @@ class Stream:
     def _matching(self, stored: StoredBatch, where: FilterSet[None] | None, start: int, end: int) -> Batch | None:
         """What of a batch lies in the range and satisfies the filter."""
         offsets = range(stored.first, stored.first + stored.count)
-        logged = Logged(self._name, offsets, stored.time_micros)
+        logged = Logged(self._name, offsets, stored.time_micros, stored.moment)
         if where is None:
             # It was looked at before it was stored, and the log serves nothing that has changed since.
             within = range(max(start - stored.first, 0), min(end + 1 - stored.first, stored.count))

@@ -280,6 +280,15 @@ def _decode_quiet(stream: str, runs: list[int], clocks: Clocks, to: str | None) 
     return Quiet(Passage(check_name(stream), decode_runs(runs), clocks, _check_optional(to)))
 
 
+def _decode_head(stream: str, offset: int, clocks: Clocks, moment: int) -> Head:
+    return Head(check_name(stream), _check_offset(offset), clocks, _check_offset(moment))
+
+
+def _decode_missing(stream: str, by: str, runs: list[int], clock: int, moment: int) -> Missing:
+    missing = decode_runs(runs) if runs else ()
+    return Missing(check_name(stream), check_name(by), missing, _check_offset(clock), _check_offset(moment))
+
+
 def _decode_reached(stream: str, offsets: dict[str, int]) -> Reached:
     return Reached(check_name(stream), check_clocks(offsets))
 
@@ -463,9 +472,9 @@ _FORMS = (
     _packed(
         42,
         Passed,
-        tuple[dict[str, int], tuple[str, ...]],
-        lambda m: (dict(m.offsets), m.subscriptions),
-        lambda offsets, ids: Passed(check_clocks(offsets), ids),
+        tuple[dict[str, int], tuple[str, ...], int],
+        lambda m: (dict(m.offsets), m.subscriptions, m.moment),
+        lambda offsets, ids, moment: Passed(check_clocks(offsets), ids, _check_offset(moment)),
     ),
     _packed(
         48,
@@ -496,18 +505,16 @@ _FORMS = (
     _timed(
         65,
         Head,
-        tuple[str, int, Vector],
-        lambda m, said: (m.stream, m.offset, said.number(m.clocks)),
-        lambda content, heard: Head(check_name(content[0]), _check_offset(content[1]), heard.vector(content[2])),
+        tuple[str, int, Vector, int],
+        lambda m, said: (m.stream, m.offset, said.number(m.clocks), m.moment),
+        lambda content, heard: _decode_head(content[0], content[1], heard.vector(content[2]), content[3]),
     ),
     _packed(
         66,
         Missing,
-        tuple[str, str, list[int], int],
-        lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock),
-        lambda stream, by, runs, clock: Missing(
-            check_name(stream), check_name(by), decode_runs(runs) if runs else (), _check_offset(clock)
-        ),
+        tuple[str, str, list[int], int, int],
+        lambda m: (m.stream, m.by, encode_runs(m.runs), m.clock, m.moment),
+        _decode_missing,
     ),
     _packed(
         67,

@@ -13,6 +13,9 @@ from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import Failed, Resume, Resumed
 from sluice.protocol.packing import encode_batch
 
+#: Moments that are written down with a batch, beyond its own: few, so that little is left to chance.
+RESERVED = 1
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
@@ -22,6 +25,7 @@ class LoggedBatch:
     count: int
     time_micros: int
     payload: bytes
+    moment: int
 
     @property
     def last(self) -> int:
@@ -32,7 +36,7 @@ class LoggedBatch:
 class Disk:
     """What a broker has on its disk."""
 
-    __slots__ = ("_holders", "_log", "_publishers", "first", "head", "is_full", "subscriptions")
+    __slots__ = ("_holders", "_log", "_publishers", "first", "head", "is_full", "moment", "subscriptions")
 
     def __init__(self) -> None:
         self._log: list[LoggedBatch] = []
@@ -40,6 +44,8 @@ class Disk:
         #: The first offset that is held, and the last that was given.
         self.first = 1
         self.head = 0
+        #: No batch has a later moment in the order of all.
+        self.moment = 0
         #: While it is, nothing can be written.
         self.is_full = False
         #: For each durable subscription its filter, and how far it is in each stream.
@@ -55,17 +61,26 @@ class Disk:
         """The last number of a publisher that is logged."""
         return self._publishers.get(publisher, 0)
 
-    def append(self, batch: Batch, after: int, now: float) -> int | str:
+    def append(self, batch: Batch, after: int, now: float, moment: int) -> int | str:
         """Logs a batch: its first offset, or why it is not logged."""
         if self.is_full:
             return "the disk is full"
         if after != self.last_number(batch.publisher):
             return "something before it could not be logged"
         first = self.head + 1
-        self._log.append(LoggedBatch(first, len(batch), round(now * 1e6), b"".join(encode_batch(batch))))
+        payload = b"".join(encode_batch(batch))
+        self._log.append(LoggedBatch(first, len(batch), round(now * 1e6), payload, moment))
+        if moment > self.moment:
+            self.moment = moment + RESERVED
         self.head += len(batch)
         self._publishers[batch.publisher] = batch.numbers[-1]
         return first
+
+    def reserve(self, moment: int) -> bool:
+        """Writes down that moments up to this one are given, if there is room for that."""
+        if not self.is_full:
+            self.moment = max(self.moment, moment)
+        return not self.is_full
 
     def read(self, after: int, until: int, max_bytes: int) -> Sequence[LoggedBatch]:
         """Whole batches with offsets after one and up to another, about so many bytes of them, but one if there is any."""

@@ -95,7 +95,7 @@ class BrokerNode(Node):
         """Begins a new life, with what is on its disk."""
         self.incarnation += 1
         disk = None if self.surroundings is None else self.surroundings.disk
-        accepted, head = (None, 0) if disk is None else (disk.accepted(), disk.head)
+        accepted, head, moment = (None, 0, 0) if disk is None else (disk.accepted(), disk.head, disk.moment)
         self.core = Broker(
             self.name,
             config,
@@ -103,6 +103,7 @@ class BrokerNode(Node):
             accepted,
             node=self.node,
             head=head,
+            moment=moment,
             marks=self.marks,
         )
 

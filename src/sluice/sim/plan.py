@@ -351,10 +351,9 @@ def tell(planned: Planned) -> str:
 def _words(action: Action) -> str:
     match action:
         case Subscribe(name, ref, where, last, reliable, ordered):
-            if ordered:
-                return f"{name} subscribes to {where} in order (#{ref})"
-            if reliable:
-                return f"{name} subscribes reliably to {where} (#{ref})"
+            if ordered or reliable:
+                how = " reliably" * reliable, " in order" * ordered
+                return f"{name} subscribes{how[0]} to {where}{how[1]} (#{ref})"
             past = "" if last is None else f", and the last {last} of the past"
             return f"{name} subscribes to {where}{past} (#{ref})"
         case Advertise(name, ref, where):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from sluice.errors import SluiceError
 from sluice.protocol.messages import Role
+from sluice.protocol.reshape.mending import AGAIN
 from sluice.protocol.reshape.messages import (
     Allow,
     Dial,
@@ -29,7 +30,6 @@ from sluice.protocol.reshape.messages import (
     Substitute,
     Unreachable,
 )
-from sluice.protocol.reshape.reshape import AGAIN
 from sluice.sim import trace as said
 from sluice.sim.links import Direction, Link
 from sluice.sim.nodes import BrokerNode

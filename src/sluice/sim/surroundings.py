@@ -35,6 +35,8 @@ from sluice.protocol.messages import (
     ReplayEvent,
     Reply,
     Request,
+    Reserve,
+    Reserved,
     Resume,
     Store,
     Stored,
@@ -63,7 +65,7 @@ class Surroundings:
         self.disk = Disk()
         #: Grows with every crash: what was begun before is void.
         self._life = 0
-        self._waiting: list[Store | Request] = []
+        self._waiting: list[Store | Reserve | Request] = []
         self._is_busy = False
         self._said_at = 0.0
         #: Questions that have seen all there is and wait for more, with how far they have seen.
@@ -77,10 +79,10 @@ class Surroundings:
         self._is_busy = False
         self._said_at = 0.0
 
-    def do(self, effect: Store | Ask) -> None:
+    def do(self, effect: Store | Reserve | Ask) -> None:
         """Does what the broker wants, now or later."""
         match effect:
-            case Store():
+            case Store() | Reserve():
                 self._write(effect)
             case Ask(request):
                 self._ask(request)
@@ -139,7 +141,7 @@ class Surroundings:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, item: Store | Request) -> None:
+    def _write(self, item: Store | Reserve | Request) -> None:
         self._waiting.append(item)
         if not self._is_busy:
             self._sync()
@@ -153,7 +155,7 @@ class Surroundings:
         took = world.max_delay * SYNC * self._random.random() ** 3
         world.call(world.now + took, partial(self._synced, self._life, group))
 
-    def _synced(self, life: int, group: list[Store | Request]) -> None:
+    def _synced(self, life: int, group: list[Store | Reserve | Request]) -> None:
         if life != self._life:
             return
         self._is_busy = False
@@ -161,11 +163,13 @@ class Surroundings:
         if self._waiting:
             self._sync()
 
-    def _commit(self, item: Store | Request) -> Event:
+    def _commit(self, item: Store | Reserve | Request) -> Event:
         """One thing is on the disk, or cannot be."""
         match item:
-            case Store(batch, after):
-                return self._log(batch, after)
+            case Store(batch, after, moment):
+                return self._log(batch, after, moment)
+            case Reserve(moment):
+                return Reserved(moment if self.disk.reserve(moment) else 0)
             case Request(id, _, Resume() as question):
                 return Answered(Reply(id, self.disk.resume(question)))
             case Request(id, _, Commit(name, positions)):
@@ -173,15 +177,15 @@ class Surroundings:
                 return Answered(Reply(id, Done() if noted else Failed("the disk is full")))
         raise AssertionError(f"{item} is nothing that a disk could hold")
 
-    def _log(self, batch: Batch, after: int) -> Event:
+    def _log(self, batch: Batch, after: int, moment: int) -> Event:
         world, name = self._world, self._node.name
-        result = self.disk.append(batch, after, world.now)
+        result = self.disk.append(batch, after, world.now, moment)
         if isinstance(result, str):
-            return NotStored(batch, -1, result)  # how far the disk is, is looked up when this is told
+            return NotStored(batch, -1, result, moment)  # how far the disk is, is looked up when this is told
         offsets = range(result, result + len(batch))
         for offset, number in zip(offsets, batch.numbers, strict=True):
             world.trace.append(said.Logged(world.now, name, offset, batch.publisher, number))
-        return Stored(batch.placed(Logged(name, offsets, round(world.now * 1e6))))
+        return Stored(batch.placed(Logged(name, offsets, round(world.now * 1e6), moment)))
 
     def _say(self, events: list[Event]) -> None:
         """Has the broker hear something, after what it was told before."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.client import commands as client
-from sluice.client.seam import CaughtUp, Ended, Full, Missed, Replayed
+from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.protocol.batch import NotificationId
 from sluice.protocol.messages import Deliver, Kind, Send
@@ -45,7 +45,7 @@ def write_down(world: World, node: ClientNode, upcall: client.Upcall) -> None:
         case client.Told(id, answer):
             for program in node.programs:
                 program.told(id, answer)
-        case client.Begun(id, stream, offset):
+        case Begun(id, stream, offset):
             write(streamed.Begun(now, name, id, stream, offset))
         case client.Completed(kind, id):
             node.completed[id] = None

@@ -69,7 +69,9 @@ class Churn:
     past: float = 0.0
     #: How likely a subscription is to be reliable.
     reliable: float = 0.0
-    #: How likely a subscription is to want order, and a publication to be in order for all.
+    #: How likely a reliable subscription is to want order, too.
+    merged: float = 0.0
+    #: How likely another subscription is to want order, and a publication to be in order for all.
     ordered: float = 0.0
     marked: float = 0.0
     #: How likely an action is a publication.
@@ -138,7 +140,8 @@ class Churn:
         if kind is Watch:
             return Watch(name, self._refs, text)
         if self.reliable and self.random.random() < self.reliable:
-            return Subscribe(name, self._refs, text, reliable=True)
+            merged = bool(self.merged) and self.random.random() < self.merged
+            return Subscribe(name, self._refs, text, reliable=True, ordered=merged)
         if self.ordered and self.random.random() < self.ordered:
             return Subscribe(name, self._refs, text, ordered=True)
         last = self.random.choice((1, 3, 100)) if self.random.random() < self.past else None

@@ -33,6 +33,7 @@ from sluice.protocol.messages import (
     Message,
     Received,
     ReplayEvent,
+    Reserve,
     Send,
     Store,
     Tick,
@@ -328,7 +329,7 @@ class World:
         for effect in effects:
             if isinstance(effect, Send):
                 self.send(node, effect.peer, effect.message)
-            elif not isinstance(effect, Store | Ask):
+            elif not isinstance(effect, Store | Reserve | Ask):
                 self.shape.do(node, effect)
             elif node.surroundings is not None:
                 node.surroundings.do(effect)

@@ -23,12 +23,12 @@ def floors(*peers: str) -> Floors:
 
 def test_a_stamp_is_later_than_all_that_was_seen() -> None:
     broker = floors("x")
-    assert broker.stamp(is_marked=False) == Stamp(1, "b")
+    assert broker.stamp(False, 0) == Stamp(1, "b")
     broker.arrived("x", 5, None)
-    assert broker.stamp(is_marked=True) == Stamp(6, "b", is_marked=True)
+    assert broker.stamp(True, 0) == Stamp(6, "b", is_marked=True)
     broker.hear("x", Floor(10))
     broker.hear("x", Await(12))
-    assert broker.stamp(is_marked=False).time == 13
+    assert broker.stamp(False, 0).time == 13
 
 
 def test_the_least_floor_of_all_links_is_the_limit() -> None:
@@ -95,7 +95,7 @@ def test_where_somebody_begins_to_publish_the_time_is_asked_for() -> None:
     directions.linked("x", Role.BROKER, None)
     broker.linked("x")
     for _ in range(5):
-        broker.stamp(is_marked=False)
+        broker.stamp(False, 0)
     assert broker.limit == math.inf
     assert [*broker.carries("x", True)] == [("x", Await(5))]
     assert [*broker.carries("x", True)] == [] and broker.limit == 0
@@ -106,7 +106,7 @@ def test_what_a_client_has_seen_moves_all_clocks() -> None:
     broker.hear("x", Floor(50))
     broker.reach(40)
     assert [*broker.settle(0)] == [("y", Await(40))]
-    assert broker.stamp(is_marked=False).time == 51
+    assert broker.stamp(False, 0).time == 51
 
 
 def test_a_renewal_says_and_asks_everything_again() -> None:
@@ -128,3 +128,22 @@ def test_brokers_of_one_node_wait_for_no_floor_of_each_other() -> None:
     broker.hear("n1", Await(5))
     broker.hear("m", Floor(5))
     assert [*broker.settle(0)] == [("n1", Floor(5))]
+
+
+def test_what_is_being_stored_holds_promises_and_releases_back() -> None:
+    broker = floors("x", "y")
+    for peer in ("x", "y"):
+        broker.hear(peer, Floor(20))
+    first, second = broker.moment(), broker.moment()
+    assert (first, second, broker.present, broker.limit) == (21, 22, 20, 20)
+    broker.hear("x", Await(30))
+    broker.hear("y", Floor(40))
+    assert [*broker.settle(0)] == [("x", Floor(20))]
+    assert broker.is_awaited
+    broker.stored(first)
+    assert (broker.present, broker.limit) == (21, 20)
+    assert [*broker.settle(0)] == [("x", Floor(21))]
+    broker.stored(second)
+    assert [*broker.settle(0)] == [("x", Floor(40))]
+    assert broker.stamp(False, first) == Stamp(21, "b"), "what was stored has the moment that it was stored with"
+    assert broker.stamp(False, 0).time == 41

@@ -44,6 +44,14 @@ class Algorithm(Protocol):
     def limit(self) -> float:
         """What has this time or an earlier one, and is for somebody here, has come."""
 
+    @property
+    def present(self) -> int:
+        """Whatever this broker is still to stamp, or has stamped and not stored, has a later time."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether another broker may wait for a promise."""
+
     def linked(self, peer: Peer) -> None:
         """A link works from now on; nobody publishes anything behind it before `carries` says so."""
 
@@ -56,13 +64,22 @@ class Algorithm(Protocol):
     def survey(self) -> None:
         """Other brokers are known now, or there are other ways to them."""
 
+    def moment(self) -> int:
+        """A time for what is going to be stored, behind all that this broker has seen or promised; it waits for `stored`.
+
+        0: it gets one elsewhere.
+        """
+
+    def stored(self, moment: int) -> None:
+        """What was to have this time is on disk, or never will be: nobody waits for it any more."""
+
     def follows(self, publisher: Peer, now: float) -> bool:
         """Whether what somebody publishes here has to take the way of what is in order, so that it does not overtake that."""
 
     def place(self, arrival: Arrival, is_marked: bool, now: float) -> Arrival | None:
         """What is to be in order, with a stamp later than all that was seen here, or on its way to where it gets one.
 
-        None: it finds no way there, and is lost.
+        What was stored with a moment has its stamp by that. None: it finds no way there, and is lost.
         """
 
     def arrived(self, peer: Peer, time: int, floor: int | None) -> None:
@@ -73,6 +90,9 @@ class Algorithm(Protocol):
 
     def hear(self, peer: Peer, message: OrderMessage) -> None:
         """Another broker promises something, or asks for a promise."""
+
+    def see(self, time: int) -> None:
+        """Somebody has seen this time, or promises it: what is stamped here from now on is later."""
 
     def reach(self, time: int) -> None:
         """Somebody here has seen so much already: what is stamped from now on is later, wherever it is stamped."""

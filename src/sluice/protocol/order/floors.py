@@ -1,10 +1,11 @@
 """Lamport stamps and link floors: fully distributed, from what a broker knows of its own links.
 
 A broker has a clock that never falls behind any time it has seen. A *floor* is a promise on one link: whatever is stamped and
-follows has a later time. A broker can promise the least of its own clock and the floors of its other links, for what follows is
-stamped here, or comes from one of them. Who waits for a floor asks for it; a question moves clocks forward on its way, so that
-it is answered even where nothing is published. Links behind which nobody publishes are not waited for. When somebody there
-begins to, the time is asked for first: what he publishes is stamped later than all that was promised without him.
+follows has a later time. A broker can promise the least of its own present and the floors of its other links, for what follows
+is stamped here, or comes from one of them; what is stamped and being stored holds its present back. Who waits for a floor asks
+for it; a question moves clocks forward on its way, so that it is answered even where nothing is published. Links behind which
+nobody publishes are not waited for. When somebody there begins to, the time is asked for first: what he publishes is stamped
+later than all that was promised without him.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class Floors:
         self._directions = directions
         self.clock = 0
         self.hops: dict[Peer, Hop] = {}
+        #: Whether a link may have been promised less than it asks for.
+        self.is_awaited = False
+        #: The times of what is being stored, in order.
+        self._storing: dict[int, None] = {}
         #: A time that everybody has to come to, since somebody here has seen it.
         self._goal = 0
         #: For the record: how often something was promised or asked for.
@@ -54,8 +59,14 @@ class Floors:
 
     @property
     def limit(self) -> float:
-        """The least floor of the links that anything may come over."""
-        return min((hop.heard for hop in self.hops.values() if hop.carries), default=math.inf)
+        """The least floor of the links that anything may come over, and less than what comes from the disk."""
+        limit = min((hop.heard for hop in self.hops.values() if hop.carries), default=math.inf)
+        return min(limit, self.present) if self._storing else limit
+
+    @property
+    def present(self) -> int:
+        """The clock, or the time before the first of what is being stored."""
+        return next(iter(self._storing), self.clock + 1) - 1
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -87,12 +98,26 @@ class Floors:
 
     def place(self, arrival: Arrival, is_marked: bool, now: float) -> Arrival:
         """Stamps it at once."""
-        return arrival._replace(batch=arrival.batch.stamped(self.stamp(is_marked)))
+        logged = arrival.batch.logged
+        stamp = self.stamp(is_marked, 0 if logged is None else logged.moment)
+        return arrival._replace(batch=arrival.batch.stamped(stamp))
 
-    def stamp(self, is_marked: bool) -> Stamp:
+    def moment(self) -> int:
         """The next moment of the clock."""
         self.clock += 1
-        return Stamp(self.clock, self._directions.name, is_marked)
+        self._storing[self.clock] = None
+        return self.clock
+
+    def stored(self, moment: int) -> None:
+        """Lets go of a moment."""
+        self._storing.pop(moment, None)
+
+    def stamp(self, is_marked: bool, moment: int) -> Stamp:
+        """Its moment, or the next one of the clock."""
+        if not moment:
+            self.clock += 1
+            moment = self.clock
+        return Stamp(moment, self._directions.name, is_marked)
 
     def arrived(self, peer: Peer, time: int, floor: int | None) -> None:
         """Moves the clock; a floor that comes along says that more will follow without being asked for."""
@@ -108,6 +133,7 @@ class Floors:
         if hop is None:
             return None
         hop.wanted = max(hop.wanted, time)
+        self.is_awaited = True
         return hop.told
 
     # --- promises -----------------------------------------------------------------------------------------------------
@@ -123,8 +149,13 @@ class Floors:
             case Await(time):
                 self.clock = max(self.clock, time)
                 hop.wanted = max(hop.wanted, time)
+                self.is_awaited = True
             case _:
                 assert_never(message)
+
+    def see(self, time: int) -> None:
+        """Moves the clock."""
+        self.clock = max(self.clock, time)
 
     def reach(self, time: int) -> None:
         """Moves the clocks of all forward, by questions that nobody needs an answer to."""
@@ -139,6 +170,7 @@ class Floors:
         """Forgets what was told and asked for, but not what was promised to this broker."""
         for hop in self.hops.values():
             hop.told = hop.asked = 0
+        self.is_awaited = True
 
     def settle(self, held: int) -> Said:
         """Promises what can be promised to those who wait, and asks for what they, and those here, wait for."""
@@ -157,6 +189,7 @@ class Floors:
                 if floor < hop.wanted:
                     direction = self._directions.of(peer)
                     short[direction] = max(short.get(direction, 0), hop.wanted)
+        self.is_awaited = bool(short)
         here = max(held, self._goal)
         for peer, hop in self.hops.items():
             if hop.carries:
@@ -188,6 +221,6 @@ class Floors:
         return sorted((floor, direction) for direction, floor in least.items())[:2]
 
     def _floor_for(self, peer: Peer, lowest: list[tuple[float, Direction]]) -> int:
-        """What can be promised on a link: nothing is stamped here before the clock, and the rest comes over other links."""
+        """What can be promised on a link: nothing is stamped here before the present, and the rest comes over other links."""
         own = self._directions.of(peer)
-        return int(min([self.clock, *(floor for floor, direction in lowest if direction != own)]))
+        return int(min([self.present, *(floor for floor, direction in lowest if direction != own)]))

@@ -139,7 +139,10 @@ class Ordering:
         asking = self._asking.get(client, {})
         for entry in removed:
             asking.pop(entry.id or "", None)
-        asking.update((entry.id, None) for entry in added if entry.ordered and entry.id is not None)
+        # Reliable ones are put in order where their streams come together, at the client.
+        asking.update(
+            (entry.id, None) for entry in added if entry.ordered and not entry.reliable and entry.id is not None
+        )
         if asking:
             self._asking[client] = asking
         else:
@@ -177,7 +180,7 @@ class Ordering:
             case Notify(batch):
                 asks = batch.stamp is not None
             case Change(added=entries) | Snapshot(entries=entries):
-                asks = any(entry.ordered for entry in entries)
+                asks = any(entry.ordered and not entry.reliable for entry in entries)
             case _:
                 asks = False
         return unordered or self.unordered if asks else None
@@ -217,6 +220,19 @@ class Ordering:
             else:
                 admitted += self.stamp(each, now)
         return admitted
+
+    def moment(self) -> int:
+        """A moment for what is going to be stored, in the order of the log; 0: it is stamped later.
+
+        Where advertisements are acknowledged first, the stamp has to wait for that.
+        """
+        return 0 if self._is_unanswered is not None else self.algorithm.moment()
+
+    def stored(self, moment: int) -> None:
+        """What was to have a moment is on disk, or never will be."""
+        if moment:
+            self.algorithm.stored(moment)
+            self._is_due |= bool(self._queues) or self.algorithm.is_awaited
 
     def _is_marked(self, batch: Batch) -> bool:
         return self._orders_all or (batch.stamp is not None and batch.stamp.is_marked)

@@ -67,7 +67,21 @@ class Rooted:
         if (root, parent) != (self.root, self._parent):
             self.root, self._parent, self._told = root, parent, 0
 
+    @property
+    def present(self) -> int:
+        """Nothing is stamped here but at once."""
+        return self.clock
+
+    is_awaited = False
+
     # --- publications -------------------------------------------------------------------------------------------------
+
+    def moment(self) -> int:
+        """The root has it, when it is stored long since."""
+        return 0
+
+    def stored(self, moment: int) -> None:
+        """Nothing has a moment before."""
 
     def follows(self, publisher: Peer, now: float) -> bool:
         """Whether something of this publisher may still be on its way over the root."""
@@ -107,6 +121,10 @@ class Rooted:
         """Takes note of a time that was seen somewhere."""
         if isinstance(message, Await):
             self.arrived(peer, message.time, None)
+
+    def see(self, time: int) -> None:
+        """Moves the clock."""
+        self.clock = max(self.clock, time)
 
     def reach(self, time: int) -> None:
         """The root hears of it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluice.limits import MOMENTS_RESERVED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliableConfig:
@@ -23,3 +25,5 @@ class ReliableConfig:
     progress_seconds: float = 30.0
     #: How much of what has passed lately a broker keeps for those who have missed it.
     cache_bytes: int = 16 << 20
+    #: How many moments a broker writes down at a time as given, before it promises any of them.
+    reserved_moments: int = MOMENTS_RESERVED

@@ -132,7 +132,7 @@ class Relay:
         """Passes on where a stream ends, behind all that was said of it."""
         for direction, below in self.onward(source, message.clocks):
             if below:
-                self.end(direction, Head(message.stream, message.offset, below))
+                self.end(direction, Head(message.stream, message.offset, below, message.moment))
 
     def end(self, direction: Direction, message: Head) -> None:
         """Says in one direction where a stream ends."""
@@ -171,7 +171,7 @@ class Relay:
             self.from_cache += count(found)
             self.pass_again(batch, Passage(message.stream, found, {message.by: message.clock}, message.by))
         if runs or not message.runs:
-            self._send_up(source, Missing(message.stream, message.by, runs, message.clock))
+            self._send_up(source, Missing(message.stream, message.by, runs, message.clock, message.moment))
 
     def note(self, source: Peer, message: Reached) -> None:
         """Takes note of how far brokers are, to be passed on together with what others say."""

@@ -10,6 +10,7 @@ from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
     NO_CLOCKS,
     Answer,
+    Ask,
     Clocks,
     Entry,
     Fetch,
@@ -23,10 +24,13 @@ from sluice.protocol.messages import (
     Reached,
     ReliableMessage,
     Request,
+    Reserve,
     Started,
 )
+from sluice.protocol.order.algorithm import Algorithm
 from sluice.protocol.reliable.clocks import latest
 from sluice.protocol.reliable.config import ReliableConfig
+from sluice.protocol.reliable.moments import Moments
 from sluice.protocol.reliable.relay import Home, Relay
 from sluice.protocol.reliable.runs import common, count, rows_in, runs_of, without
 from sluice.protocol.reliable.source import Source, clipped
@@ -50,21 +54,25 @@ class Reliable:
         home: Home,
         streams: Callable[[], Iterable[Peer]],
         send: Callable[[Peer, Message], None],
-        read: Callable[[Request], None],
+        act: Callable[[Ask | Reserve], None],
+        algorithm: Algorithm,
         config: ReliableConfig,
         incarnation: int,
         head: int,
+        moment: int,
     ) -> None:
         self._name = directions.name
         self._directions = directions
         self._table = table
         self._streams = streams
         self._send = send
-        self._read = read
+        self._act = act
+        self._algorithm = algorithm
         self._config = config
         self.subscribers = Subscribers(self._name, incarnation, config)
         self.relay = Relay(directions, table, forwarding, home, send, config)
-        self.source = Source(self._name, head, config)
+        self.source = Source(self._name, head, moment, config)
+        self.moments = Moments(self._name, self.subscribers, config)
         #: When somebody is to be told of the end of the stream, and when to look who is behind.
         self._head_at = math.inf
         self._report_at = math.inf
@@ -74,7 +82,10 @@ class Reliable:
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return min(self.subscribers.deadline, self.relay.deadline, self._head_at, self._report_at, self._progress_at)
+        return min(
+            *(self.subscribers.deadline, self.relay.deadline, self.moments.deadline, self.source.reserve_at),
+            *(self._head_at, self._report_at, self._progress_at),
+        )
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -93,7 +104,8 @@ class Reliable:
             if self._table.clock:
                 self._progress_at = min(self._progress_at, now + self._config.progress_seconds)
                 # There is no stream that its own broker knows too little of.
-                self._deliver(self.subscribers.hear(self._name, self.source.head, self._table.clock[self._name], now))
+                clock = self._table.clock[self._name]
+                self._deliver(self.subscribers.hear(self._name, self.source.head, clock, self._promised, now))
                 self._deliver(self.subscribers.begin(self._streams(), now))
                 self._deliver(self.subscribers.ready(self._streams()))
 
@@ -134,7 +146,11 @@ class Reliable:
 
     def _take(self, batch: Batch | None, passage: Passage, now: float) -> None:
         if passage.to in (None, self._name):
-            piece = Piece(passage.runs, batch, passage.clocks.get(self._name, 0))
+            moment = 0
+            if batch is not None and batch.logged is not None and passage.to is None:
+                # The first time, a passage ends with the end of what was stored together, which has one moment.
+                moment = batch.logged.moment
+            piece = Piece(passage.runs, batch, passage.clocks.get(self._name, 0), moment=moment)
             self._deliver(self.subscribers.take(passage.stream, piece, now))
 
     def _deliver(self, messages: Iterable[ToClient]) -> None:
@@ -155,10 +171,10 @@ class Reliable:
                 elif passage.to != self._name:
                     self.relay.pass_again(None, passage)
                 self._take(None, passage, now)
-            case Head(stream, offset, clocks):
+            case Head(stream, offset, clocks, moment):
                 self.relay.head(peer, message)
                 if self._name in clocks:
-                    self._deliver(self.subscribers.hear(stream, offset, clocks[self._name], now))
+                    self._deliver(self.subscribers.hear(stream, offset, clocks[self._name], moment, now))
                     self._report_at = min(self._report_at, now + self._config.report_seconds)
             case Missing():
                 if message.stream == self._name:
@@ -184,7 +200,9 @@ class Reliable:
     def _look_up(self, message: Missing) -> None:
         if message.runs:
             id, first, last = self.source.read(message)
-            self._read(Request(id, self._name, Fetch(first - 1, last, "true", READ_BYTES)))
+            self._act(Ask(Request(id, self._name, Fetch(first - 1, last, "true", READ_BYTES))))
+        elif message.moment:
+            self.source.wanted[message.by] = max(message.moment, self.source.wanted.get(message.by, 0))
         else:
             self._tell_end(lambda _, clocks: message.by in clocks)
 
@@ -213,6 +231,41 @@ class Reliable:
         self.source.see(self._clocks(), now)
         return self.source.needs_from(now)
 
+    # --- moments ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _promised(self) -> int:
+        return self.source.promised(self._algorithm.present)
+
+    def reserved(self, moment: int, now: float) -> None:
+        """A moment is written down as given, or could not be."""
+        self.source.was_reserved(moment, now)
+
+    def settle(self, now: float) -> None:
+        """After a step: tells and asks how far streams are, for those who want all of them in one order."""
+        if self.subscribers.behind or self.moments.waits_for:
+            self._deliver(self.moments.settle(self._promised))
+            if self.moments.own:
+                self._promise(self.moments.own)
+                self._deliver(self.moments.settle(self._promised))
+            for missing in self.moments.ask(now):
+                self.relay.ask(self._name, missing)
+        if self.source.wanted:
+            self._promise(max(self.source.wanted.values()))
+            promised = self._promised
+            due = {name: None for name, moment in self.source.wanted.items() if moment <= promised}
+            if due:
+                self._tell_end(lambda _, clocks: any(name in clocks for name in due))
+                for name in due:
+                    del self.source.wanted[name]
+
+    def _promise(self, moment: int) -> None:
+        """Sees to it that nothing of this broker's stream is stamped any more up to a moment."""
+        self._algorithm.see(moment)
+        needed = self.source.reserve(moment)
+        if needed is not None:
+            self._act(Reserve(needed))
+
     # --- its own account ----------------------------------------------------------------------------------------------
 
     def account(self) -> dict[str, int]:
@@ -232,6 +285,8 @@ class Reliable:
             "from_log": self.source.from_log,
             "brokers_relying": len(lags),
             "lag_offsets": max(lags, default=0),
+            "ordered": sum(wish.entry.ordered for wish in wishes),
+            "moments_asked": self.moments.asked,
         }
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -239,6 +294,8 @@ class Reliable:
     def tick(self, now: float) -> None:
         """Does what is due."""
         self.relay.tick(now)
+        if self.source.reserve_at <= now:
+            self.source.reserve_at = math.inf
         for missing in self.subscribers.ask(now):
             self.relay.ask(self._name, missing)
         if self._head_at <= now:
@@ -265,4 +322,4 @@ class Reliable:
         for direction, clocks in self._by_direction():
             if clocks and is_due(direction, clocks):
                 self.source.told[direction] = clocks
-                self.relay.end(direction, Head(self._name, self.source.head, clocks))
+                self.relay.end(direction, Head(self._name, self.source.head, clocks, self._promised))

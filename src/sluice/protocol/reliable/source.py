@@ -31,17 +31,29 @@ class Source:
         "_waits_until",
         "from_log",
         "head",
+        "is_reserving",
+        "moment",
         "reached",
+        "reserve_at",
+        "reserved",
         "told",
+        "wanted",
     )
 
-    def __init__(self, name: Peer, head: int, config: ReliableConfig) -> None:
+    def __init__(self, name: Peer, head: int, moment: int, config: ReliableConfig) -> None:
         self._name = name
         self._config = config
         #: For brokers that are told of the end of the stream: when to tell them again, and how long to wait after that.
         self._pauses: dict[Peer, tuple[float, float]] = {}
         #: The last offset that is on disk.
         self.head = head
+        #: Its moment, and the one up to which this broker gives none again, also after a crash.
+        self.moment = self.reserved = moment
+        #: Whether more is being reserved; if that has just failed, when to try again.
+        self.is_reserving = False
+        self.reserve_at = math.inf
+        #: Who has asked for the end of the stream to be past a moment.
+        self.wanted: dict[Peer, int] = {}
         #: How far brokers with reliable subscribers have said they are.
         self.reached: dict[Peer, int] = {}
         #: What each direction was told of with the end of the stream.
@@ -98,6 +110,29 @@ class Source:
     def lags(self, known: Iterable[Peer]) -> list[int]:
         """How many offsets each of these brokers has not reached, for all that is known."""
         return [self.head - min(self.reached.get(name, 0), self.head) for name in known if name != self._name]
+
+    def stored(self, offset: int, moment: int) -> None:
+        """The stream goes on."""
+        self.head = offset
+        if moment:
+            self.moment = moment
+
+    def promised(self, present: int) -> int:
+        """The moment that all that is to come will be later than; `present` is that without any crash."""
+        return max(self.moment, min(present, self.reserved))
+
+    def reserve(self, needed: int) -> int | None:
+        """The moment that is to be written down as given, so that one can be promised; None: nothing is."""
+        if needed <= self.reserved or self.is_reserving or self.reserve_at != math.inf:
+            return None
+        self.is_reserving = True
+        return needed + self._config.reserved_moments
+
+    def was_reserved(self, moment: int, now: float) -> None:
+        """It is written down, or could not be."""
+        self.is_reserving = False
+        self.reserved = max(self.reserved, moment)
+        self.reserve_at = math.inf if moment else now + self._config.report_seconds
 
     def read(self, message: Missing) -> tuple[str, int, int]:
         """Takes note of what is read from the log: a name for it, and the first and last offset to read."""

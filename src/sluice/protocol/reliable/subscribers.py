@@ -33,7 +33,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.runs import first_of, rows_in, runs_of, union, within, without
-from sluice.protocol.route.forward import routes, routes_of
+from sluice.protocol.route.forward import Index, Route, routes, routes_of
 
 #: What came too early is kept, so many pieces of it, and asked for again beyond that.
 MAX_PIECES = 1_024
@@ -61,6 +61,12 @@ class Wish:
     passed: tuple[tuple[Peer, int], ...] = ()
     #: Whether its client knows that it has started everywhere.
     is_ready: bool = False
+    #: For an ordered one: the latest moment of what its client has got, and the moment that its client knows all streams
+    #: to be past.
+    owed: int = 0
+    told: int = 0
+    #: Streams that have not said how late they were when it started, and how often they had said such a thing by then.
+    undated: dict[Peer, int] = field(default_factory=dict)
 
     @property
     def id(self) -> EntryId:
@@ -77,6 +83,8 @@ class Piece(NamedTuple):
     clock: int
     #: Whether the offsets are lost for good instead.
     is_gone: bool = False
+    #: What follows these offsets has a later moment; 0: nothing is known of that.
+    moment: int = 0
 
     def has(self, offset: int) -> bool:
         """Whether the data of an offset is here."""
@@ -89,10 +97,15 @@ class Stream:
     __slots__ = (
         "ask_at",
         "asked",
+        "await_at",
+        "awaited",
+        "awaits",
         "clock",
         "cursor",
+        "dates",
         "head",
         "known",
+        "moment",
         "needed",
         "pieces",
         "reported",
@@ -108,8 +121,15 @@ class Stream:
         self.pieces: list[Piece] = []
         #: The latest time that anything knew of that was accounted for.
         self.clock = 0
-        #: What was said last of the end of the stream: from there on everything knows of this time.
-        self.head: tuple[int, int] | None = None
+        #: What was said last of the end of the stream: from there on everything knows of this time, and has a later moment.
+        self.head: tuple[int, int, int] | None = None
+        #: Whatever is not accounted for has a later moment; and how often that was said.
+        self.moment = 0
+        self.dates = 0
+        #: The moment that it was asked to be past, 0 if none; when it will be asked again, and how often it was.
+        self.awaited = 0
+        self.await_at = math.inf
+        self.awaits = 0
         #: Subscriptions that have no start yet, and how many have one.
         self.waiting: dict[EntryId, Wish] = {}
         self.started = 0
@@ -120,6 +140,13 @@ class Stream:
         self.asked = 0
         #: How far the stream's broker knows this one to be.
         self.reported: int | None = None
+
+    def date(self, moment: int) -> None:
+        """What is not accounted for has a later moment than this, and what is accounted for has not."""
+        self.moment = max(self.moment, moment)
+        self.dates += 1
+        if self.moment >= self.awaited:
+            self.awaited, self.await_at = 0, math.inf
 
     def missing(self) -> Runs:
         """The offsets that are not accounted for, or not well enough."""
@@ -142,7 +169,10 @@ class Subscribers:
         self._config = config
         self._clock = incarnation << 32
         self._wishes: dict[EntryId, Wish] = {}
-        self._index: FilterSet[tuple[Peer, Entry]] = FilterSet()
+        #: The subscriptions that are not ordered, and those that are.
+        self._indexes: tuple[Index, Index] = FilterSet(), FilterSet()
+        #: The ordered ones that have got something, or have started, and do not know all streams to be past that.
+        self.behind: dict[EntryId, Wish] = {}
         self.streams: dict[Peer, Stream] = {}
         #: For the record: how often something was asked for again.
         self.asked = 0
@@ -175,7 +205,7 @@ class Subscribers:
                 wish = Wish(client, entry, self._time_of(entry.where, now + 1))
                 self._clock = max(self._clock, wish.clock)
                 self._wishes[wish.id] = wish
-                self._index.add((client, entry), entry.where)
+                self._indexes[entry.ordered].add((client, entry), entry.where)
                 for stream in self.streams.values():
                     stream.waiting[wish.id] = wish
         if not self._wishes:
@@ -186,14 +216,15 @@ class Subscribers:
         return max((self._time_of_box(Subscription([box]), now) for box in where.filters), default=0)
 
     def _time_of_box(self, box: Subscription, now: int) -> int:
-        covering = (self._wishes[entry.id or ""].clock for _, entry in self._index.covering(box))
-        return min(covering, default=now)
+        covering = (entry.id or "" for index in self._indexes for _, entry in index.covering(box))
+        return min((self._wishes[id].clock for id in covering), default=now)
 
     def _remove(self, entry: Entry) -> None:
         wish = self._wishes.pop(entry.id or "", None)
         if wish is None:
             return
-        self._index.remove((wish.client, wish.entry))
+        self._indexes[wish.entry.ordered].remove((wish.client, wish.entry))
+        self.behind.pop(wish.id, None)
         for name, stream in self.streams.items():
             stream.waiting.pop(wish.id, None)
             stream.started -= name in wish.starts
@@ -211,7 +242,7 @@ class Subscribers:
         stream.pieces.append(piece)
         yield from self._advance(name, stream, now)
 
-    def hear(self, name: Peer, offset: int, clock: int, now: float) -> Iterator[ToClient]:
+    def hear(self, name: Peer, offset: int, clock: int, moment: int, now: float) -> Iterator[ToClient]:
         """Hears where a stream ends."""
         if not self._wishes:
             return
@@ -219,7 +250,7 @@ class Subscribers:
         if stream.cursor is None or (not stream.started and offset > stream.cursor):
             stream.cursor = offset
         stream.known = max(stream.known, offset)
-        stream.head = offset, clock
+        stream.head = offset, clock, moment
         stream.reported = None
         yield from self._advance(name, stream, now)
 
@@ -241,6 +272,7 @@ class Subscribers:
             yield from self._account(name, stream, piece, last)
         if stream.head is not None and stream.cursor >= stream.head[0]:
             yield from self._start(name, stream, stream.head[1])
+            stream.date(stream.head[2])
             stream.head = None
         self._watch(stream, stream.cursor > before, now)
 
@@ -280,6 +312,8 @@ class Subscribers:
                 if rows:
                     yield from self._deliver(name, piece.batch.whole_or(rows))
         stream.cursor = last
+        if piece.moment and last == piece.runs[-1][1]:
+            stream.date(piece.moment)
 
     def _start(self, name: Peer, stream: Stream, clock: int) -> Iterator[ToClient]:
         """Starts what everything from here on knows of."""
@@ -289,6 +323,11 @@ class Subscribers:
         for wish in ready:
             del stream.waiting[wish.id]
             wish.starts[name] = stream.cursor + 1
+            if wish.entry.ordered:
+                # Its client is to hear of this stream, too, that it is past all that the others were past.
+                wish.owed, wish.told = max(wish.owed, wish.told), 0
+                wish.undated[name] = stream.dates
+                self.behind[wish.id] = wish
             stream.started += 1
             stream.needed = max(stream.needed, wish.clock)
         for client, ids in _by_client(ready):
@@ -315,16 +354,30 @@ class Subscribers:
                 yield client, Ready(ids)
 
     def _deliver(self, name: Peer, batch: Batch) -> Iterator[ToClient]:
+        for index in self._indexes:
+            for client, route in self._routes(name, batch, index) if len(index) else ():
+                if index is self._indexes[True]:
+                    self._owe(route, batch)
+                yield client, Deliver(batch.whole_or(route.rows), route.combinations, route.which, reliable=True)
+
+    def _routes(self, name: Peer, batch: Batch, index: Index) -> Iterable[tuple[Peer, Route]]:
         if self.streams[name].waiting:
             started = [
                 [(client, entry) for client, entry in keys if name in self._wishes[entry.id or ""].starts]
-                for keys in self._index.matching_each(batch.notifications)
+                for keys in index.matching_each(batch.notifications)
             ]
-            found = routes_of(started)
-        else:
-            [found] = routes(self._index, batch.notifications, [len(batch)])
-        for client, route in found.items():
-            yield client, Deliver(batch.whole_or(route.rows), route.combinations, route.which, reliable=True)
+            return routes_of(started).items()
+        [found] = routes(index, batch.notifications, [len(batch)])
+        return found.items()
+
+    def _owe(self, route: Route, batch: Batch) -> None:
+        """Ordered subscriptions get something: they are to hear when all streams are past it."""
+        assert batch.logged is not None
+        for id in dict.fromkeys(id for ids in route.combinations for id in ids):
+            wish = self._wishes[id]
+            wish.owed = max(wish.owed, batch.logged.moment)
+            if wish.owed > wish.told:
+                self.behind[id] = wish
 
     def _lose(self, name: Peer, first: int, last: int) -> Iterator[ToClient]:
         for client, ids in _by_client(wish for wish in self._wishes.values() if name in wish.starts):

@@ -101,7 +101,13 @@ RESHAPING: tuple[Form, ...] = (
     (99, Last, tuple[str], lambda m: (m.job,), lambda job: Last(check_name(job))),
     (100, Parted, tuple[int], lambda m: (m.generation,), Parted),
     (101, Joined, tuple[int], lambda m: (m.generation,), Joined),
-    (102, Abort, tuple[str, str], lambda m: (m.job, m.reason), lambda job, reason: Abort(check_name(job), reason)),
+    (
+        102,
+        Abort,
+        tuple[str, str, bool],
+        lambda m: (m.job, m.reason, m.is_lost),
+        lambda job, *more: Abort(check_name(job), *more),
+    ),
     (
         103,
         Fate,

@@ -116,6 +116,8 @@ class Abort(ReshapeMessage):
 
     job: JobId
     reason: str
+    #: Whether somebody on the far side knows no way to B.
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Broken:
     plans: list[Plan] | None = None
     #: If it is dead: the brokers that this one may join, the next one first.
     parents: list[Peer] = field(default_factory=list)
+    #: Whether another neighbour has lost it, too.
+    is_dead: bool = False
     #: What is being tried.
     job: JobId | None = None
 
@@ -74,7 +76,7 @@ class Repair:
         hold = self._config.hold_seconds * 2.0**flaps
         self._flaps[peer] = flaps, now + 4 * hold
         # Who begins has a head start.
-        pause = hold / 8 if self._name < peer else hold / 2
+        pause = hold / 16 if self._name < peer else hold / 4
         self.broken[peer] = Broken(peer, now + hold, now + pause * (1 + self._chance(peer, 0)))
         return True
 
@@ -85,6 +87,14 @@ class Repair:
     def due(self, now: float) -> list[Broken]:
         """The links for which something is to be tried now."""
         return [each for each in self.broken.values() if each.next_at <= now < each.until and each.job is None]
+
+    def missed(self, peer: Peer, now: float) -> None:
+        """Another neighbour of a broker looks for it: if it is lost here as well, there is nothing to look for."""
+        broken = self.broken.get(peer)
+        if broken is not None and not broken.is_dead:
+            broken.is_dead = True
+            broken.plans = None
+            broken.next_at = min(broken.next_at, now + self._config.hold_seconds / 64)
 
     def new_job(self, incarnation: int) -> JobId:
         """A name for something that is tried."""

@@ -25,6 +25,7 @@ from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.host import Host
 from sluice.protocol.reshape.job import Job, Old
+from sluice.protocol.reshape.mending import AGAIN, Mending
 from sluice.protocol.reshape.messages import (
     Abort,
     Address,
@@ -48,13 +49,7 @@ from sluice.protocol.reshape.messages import (
     Reshaping,
     Stage,
 )
-from sluice.protocol.reshape.repair import Broken, Repair
 from sluice.protocol.route.directions import Plane
-
-#: Whether a job can be tried again with the same plan is up to whoever ordered it; these reasons say that it may help.
-AGAIN = "try again later"
-#: The channel that holds what came over a link that broke.
-HELD = "held"
 
 
 class Reshape:
@@ -73,10 +68,8 @@ class Reshape:
         self._parting: dict[Peer, JobId] = {}
         self.job: Job | None = None
         self._doubts = Doubts(host.name, config.patience_seconds / 4)
-        self.repair = Repair(host.name, config)
-        #: What is still believed of links that broke, though they work again or were replaced, and until when.
-        self._ghosts: dict[Peer, float] = {}
-        self._now = 0.0
+        self.mending = Mending(self, host, config)
+        self.now = 0.0
         #: For the record: how many jobs ended in which way.
         self.ended = dict.fromkeys((Stage.DONE, Stage.REFUSED, Stage.FAILED), 0)
 
@@ -84,22 +77,22 @@ class Reshape:
     def deadline(self) -> float:
         """When a tick is due."""
         due = math.inf if self.job is None else self.job.deadline
-        return min(due, self._doubts.deadline, self.repair.deadline, *self._ghosts.values())
+        return min(due, self._doubts.deadline, self.mending.deadline)
 
     def tick(self, now: float) -> None:
         """Gives up a job that takes too long, and asks what became of those that were decided and failed."""
-        self._now = now
+        self.now = now
         for fate in self._doubts.ask(now):
             self._pass_on(fate)
         if self.job is not None and self.job.deadline <= now:
             self._fail(f"it took longer than {self._config.patience_seconds:g} s: {AGAIN}")
-        self._mend(now)
+        self.mending.tick(now)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
     def linked(self, event: LinkUp, now: float) -> None:
         """A link to a broker works from now on."""
-        self._now = now
+        self.now = now
         peer, job = event.peer, self.job
         if event.job is None or peer not in self.links:
             self.unlinked(peer, now)
@@ -109,53 +102,41 @@ class Reshape:
             if job is not None and job.next == peer and job.plan.c == self._host.name and peer not in job.new:
                 self._prepare_next(job)
             else:
-                self._call(peer, event.job)
+                self.mending.call(peer, event.job)
         elif self._doubts.about(peer):
             pass  # until it is known whether it was replaced
-        elif not self._mark(peer).is_member:
-            self._host.send(peer, Parted(self._mark(peer).generation))
+        elif not self.mark(peer).is_member:
+            self._host.send(peer, Parted(self.mark(peer).generation))
         elif job is None or peer not in _ends(job.plan, self._host.name):
-            self._join_tree(peer)
+            self.join_tree(peer)
 
-    def _mark(self, peer: Peer) -> Mark:
+    def mark(self, peer: Peer) -> Mark:
+        """Whether a link is part of the tree; nothing is known of most, so they are."""
         return self.marks.get(peer, Mark(0, is_member=True))
 
-    def _set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
+    def set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
         """A link is part of the tree from now on, or not any more."""
         self.marks[peer] = Mark(generation, is_member)
         if not is_member:
-            self.repair.broken.pop(peer, None)
+            self.mending.replaced(peer)
         self._host.do(LinkAdded(peer, generation, address) if is_member else LinkRemoved(peer, generation))
 
     def allow(self, peer: Peer) -> None:
         """A link may be part of the tree again."""
-        mark = self._mark(peer)
+        mark = self.mark(peer)
         if not mark.is_member:
-            self._set_mark(peer, mark.generation + 1, True)
+            self.set_mark(peer, mark.generation + 1, True)
 
-    def _join_tree(self, peer: Peer) -> None:
-        """A link is of the tree and begins anew; what was believed meanwhile goes when there was time to hear what is so."""
-        broken = self.repair.broken.pop(peer, None)
-        before = self.channels.get(peer, peer)
-        if broken is not None and before == channel_of(peer, HELD):
-            self._ghosts[before] = broken.until
-        else:
-            self._host.link_down(before)
+    def join_tree(self, peer: Peer) -> None:
+        """A link is of the tree and begins anew."""
+        self.mending.back(peer, self.channels.get(peer, peer))
         self.channels[peer] = peer
         self._host.link_up(peer, Role.BROKER, self.links[peer].node)
-        self._tell_neighbours()
-
-    def _tell_neighbours(self) -> None:
-        """Tells all around who is around."""
-        if self._config.repairs:
-            known = {peer: self.links[peer].address for peer in self.channels if peer in self.links}
-            self.repair.addresses.update(known)
-            for peer in known:
-                self._host.send(peer, Neighbours({name: at for name, at in known.items() if name != peer}))
+        self.mending.tell_neighbours()
 
     def unlinked(self, peer: Peer, now: float) -> bool:
         """A link is gone; False if it was none to a broker."""
-        self._now = now
+        self.now = now
         if self.links.pop(peer, None) is None:
             return peer in self.channels
         if self._parting.get(peer) is not None:
@@ -170,39 +151,15 @@ class Reshape:
                 self._host.hold(self.channels[peer])  # nothing can be said there any more, whatever comes of the job
             if job is not None and peer in job.neighbours:
                 self._fail(f"the link {self._host.name} - {peer} broke: {AGAIN}")
-            channel = self.channels.get(peer)
-            if channel is not None and channel != channel_of(peer, HELD):
-                del self.channels[peer]
-                self._lose(peer, channel)
+            if peer in self.channels and not self.mending.holds(peer):
+                self.mending.lose(peer, self.channels.pop(peer))
         return True
-
-    def _lose(self, peer: Peer, channel: Peer) -> None:
-        """A link of the tree broke: what came over it is believed for a while if it may come back or be replaced."""
-        ghost = channel_of(peer, HELD)
-        if self._mark(peer).is_member and self.repair.lost(peer, self._now):
-            self._drop_ghost(ghost)
-            self._host.remember(channel, ghost)
-            self.channels[peer] = ghost
-        else:
-            self._host.link_down(channel)
-        self._tell_neighbours()
-
-    def _drop_ghost(self, ghost: Peer) -> None:
-        if self._ghosts.pop(ghost, None) is not None:
-            self._host.link_down(ghost)
 
     def unreachable(self, peer: Peer, job: JobId, reason: str) -> None:
         """A link that a job asked for could not be made."""
         if self.job is not None and self.job.id == job and peer not in self.links:
             self._fail(f"{self._host.name} cannot reach {peer}: {reason or AGAIN}")
-        self._forget_call(peer, job)
-
-    def _forget_call(self, peer: Peer, job: JobId) -> None:
-        """Nothing comes of joining another neighbour of a dead broker."""
-        for broken in self.repair.broken.values():
-            if broken.job == job and (self.job is None or self.job.id != job):
-                self._host.do(HangUp(peer, job))
-                self.repair.postpone(broken, self._now)
+        self.mending.give_up(peer, job)
 
     # --- the first sweep ----------------------------------------------------------------------------------------------
 
@@ -231,7 +188,7 @@ class Reshape:
             return f"the link {prev} - {name} is not what it was when the job began: {AGAIN}"
         end = {plan.a: plan.b, plan.b: plan.a}.get(name)
         if end is not None:
-            if not self._mark(end).is_member:
+            if not self.mark(end).is_member:
                 return f"the link {plan.a} - {plan.b} was replaced before"
             way = self._host.way(end, name)
             if way is not None and way != self.channels.get(end):
@@ -298,9 +255,9 @@ class Reshape:
         """Generations that are later than all that the ends of the links know of."""
         name = self._host.name
         for end in _ends(plan, name):
-            old = max(old, self._mark(end).generation + 1)
+            old = max(old, self.mark(end).generation + 1)
         if name in (plan.c, plan.d):
-            new = max(new, self._mark(plan.d if name == plan.c else plan.c).generation + 1)
+            new = max(new, self.mark(plan.d if name == plan.c else plan.c).generation + 1)
         return old, new
 
     def _go_on(self, job: Job) -> None:
@@ -333,7 +290,7 @@ class Reshape:
 
     def receive(self, peer: Peer, message: Reshaping, now: float) -> None:
         """A broker says something about a job."""
-        self._now = now
+        self.now = now
         if peer not in self.links:
             return
         job = self.job
@@ -343,8 +300,8 @@ class Reshape:
             case Parted(generation):
                 self._parted(peer, generation)
             case Joined(generation):
-                if generation > self._mark(peer).generation:
-                    self._set_mark(peer, generation, True)
+                if generation > self.mark(peer).generation:
+                    self.set_mark(peer, generation, True)
                     self._host.do(HangUp(peer))
             case Back(id) | Flip(id) | Last(id) | Abort(id):
                 if job is not None and job.id == id and (peer in job.neighbours or peer in job.old):
@@ -352,13 +309,13 @@ class Reshape:
                 elif isinstance(message, Abort) and self.channels.get(peer) == channel_of(peer, id):
                     self._restart(peer)  # it was over here before it failed there
                 elif isinstance(message, Abort):
-                    self._forget_call(peer, id)
+                    self.mending.give_up(peer, id)
             case Fate():
                 self._tell_fate(message)
             case Neighbours(addresses):
-                self.repair.around[peer] = addresses
+                self.mending.repair.around[peer] = addresses
             case Adopt():
-                self._adopt(peer, message)
+                self.mending.adopt(peer, message)
             case _:
                 assert_never(message)
 
@@ -366,7 +323,9 @@ class Reshape:
         plan = message.plan
         reason = self._objection(plan, message.path, peer)
         if reason is not None:
-            self._host.send(peer, Abort(plan.job, reason))
+            is_lost = self.job is None and plan.c in message.path and self._next(plan, message.path) is None
+            self._host.send(peer, Abort(plan.job, reason, is_lost))
+            self.mending.repair.missed(plan.b, now)
             return
         name = self._host.name
         is_steered = message.is_steered or self._host.is_steered
@@ -397,9 +356,9 @@ class Reshape:
             case Last():
                 if peer in job.old:
                     job.old[peer].has_heard = True
-            case Abort(_, reason):
+            case Abort(_, reason, is_lost):
                 if peer in job.neighbours:
-                    self._fail(reason, peer)
+                    self._fail(reason, peer, is_lost)
                     return
             case _:
                 assert_never(message)
@@ -438,10 +397,10 @@ class Reshape:
         plan, name = job.plan, self._host.name
         old, new = job.generations
         for end in _ends(plan, name):
-            self._set_mark(end, old, False)
+            self.set_mark(end, old, False)
         if name in (plan.c, plan.d):
             far = plan.d if name == plan.c else plan.c
-            self._set_mark(far, new, True, plan.address if name == plan.c else self.links[far].address)
+            self.set_mark(far, new, True, plan.address if name == plan.c else self.links[far].address)
         if job.prev is None:
             self._host.do(Reshaped(job.id, Stage.FLIPPED, job.path))
 
@@ -480,7 +439,7 @@ class Reshape:
 
     def _parted(self, peer: Peer, generation: int) -> None:
         """The other end of a link needs it no longer, or knows better, or does not know that it was added again."""
-        mark, job = self._mark(peer), self.job
+        mark, job = self.mark(peer), self.job
         if peer in self._parting:
             self._part(peer)
         elif job is not None and peer in _ends(job.plan, self._host.name):
@@ -500,7 +459,7 @@ class Reshape:
 
     def _leave(self, peer: Peer, generation: int) -> None:
         """The other end holds a link to be replaced, and so it is."""
-        self._set_mark(peer, generation, False)
+        self.set_mark(peer, generation, False)
         if self.job is not None and peer in self.job.neighbours:
             self._fail(f"the link {self._host.name} - {peer} was replaced: {AGAIN}")
         if peer in self.channels:
@@ -508,16 +467,16 @@ class Reshape:
         else:
             self._host.do(HangUp(peer))
 
-    def _fail(self, reason: str, source: Peer | None = None) -> None:
+    def _fail(self, reason: str, source: Peer | None = None, is_lost: bool = False) -> None:
         """The job cannot go on: it is called off, or, if that is too late, the links of the chain begin anew."""
         job, self.job = self.job, None
         assert job is not None
         if job.is_flipped:
             self._give_up(job, reason)
         else:
-            self._abort(job, reason, source)
+            self._abort(job, reason, source, is_lost)
 
-    def _abort(self, job: Job, reason: str, source: Peer | None) -> None:
+    def _abort(self, job: Job, reason: str, source: Peer | None, is_lost: bool) -> None:
         """Nobody has flipped, for all that is known here: everything is as it was."""
         self._doubts.remember(job.id, False)
         self._host.close(list(job.new.values()))
@@ -525,19 +484,21 @@ class Reshape:
         name, plan = self._host.name, job.plan
         for peer in job.neighbours:
             if peer != source and peer in self.links and (peer in job.new or peer == job.prev):
-                self._host.send(peer, Abort(job.id, reason))
+                self._host.send(peer, Abort(job.id, reason, is_lost))
         if name == plan.c:
             self._host.do(HangUp(plan.d, job.id))
         for end in _ends(plan, name):
             self._resume(end, job)
         if job.prev is None:
+            if is_lost:
+                self.mending.repair.missed(plan.b, self.now)
             self._tell_end(job.id, Stage.REFUSED, job.path, reason)
 
     def _resume(self, end: Peer, job: Job) -> None:
         """The old link counts again, if it works; else it is gone for good now."""
         if end in job.old and not job.old[end].has_said:
             return
-        if end in self.channels and end not in self.repair.broken:
+        if end in self.channels and not self.mending.holds(end):
             self._host.link_down(self.channels.pop(end))
         if end in self.links:
             self._host.do(HangUp(end))  # what it has said meanwhile was not heard: it begins anew
@@ -550,7 +511,7 @@ class Reshape:
             self.channels.pop(link, None)
             if link in self.links:
                 self._host.do(HangUp(link))
-        self._doubts.failed(job, self._now)
+        self._doubts.failed(job, self.now)
         if job.prev is None:
             self._tell_end(job.id, Stage.FAILED, job.path, reason)
 
@@ -583,77 +544,12 @@ class Reshape:
             self.allow(end)
             self._host.do(HangUp(end))
         elif end in self.links:
-            self._host.send(end, Parted(self._mark(end).generation))
+            self._host.send(end, Parted(self.mark(end).generation))
 
     def _tell_end(self, id: JobId, stage: Stage, path: tuple[Peer, ...], reason: str) -> None:
         self.ended[stage] += 1
-        for broken in self.repair.broken.values():
-            if broken.job == id:
-                self.repair.postpone(broken, self._now)
+        self.mending.ended(id)
         self._host.do(Reshaped(id, stage, path, reason))
-
-    # --- repair -------------------------------------------------------------------------------------------------------
-
-    def _mend(self, now: float) -> None:
-        """Tries what is due for links that broke, and gives up those whose hold is over."""
-        for ghost in [ghost for ghost, until in self._ghosts.items() if until <= now]:
-            self._drop_ghost(ghost)
-        for peer in self.repair.over(now):
-            del self.repair.broken[peer]
-            if self.job is None or peer not in self.job.old:
-                self._host.link_down(self.channels.pop(peer))
-        for broken in self.repair.due(now):
-            self._try(broken, now)
-
-    def _try(self, broken: Broken, now: float) -> None:
-        """Has a link replaced by the next that may take its place; if none may, it is taken for dead."""
-        if self.job is not None:
-            self.repair.postpone(broken, now)
-            return
-        if broken.plans is None:
-            own = [peer for peer in self.channels if peer in self.links]
-            around = self.repair.around.get(broken.peer, {})
-            is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
-            broken.plans = list(self.repair.candidates(broken.peer, own, is_here))
-            broken.parents = [name for name in sorted(around) if name < self._host.name and not is_here[name]]
-        job = broken.job = self.repair.new_job(self._host.incarnation)
-        if broken.plans:
-            self.substitute(replace(broken.plans.pop(0), job=job), now)
-        elif broken.parents:
-            parent = broken.parents.pop(0)
-            self._host.do(Dial(parent, self.repair.around[broken.peer][parent], job))
-        else:
-            broken.plans = None  # perhaps somebody is free by then
-            self.repair.postpone(broken, now)
-
-    def _call(self, peer: Peer, job: JobId) -> None:
-        """A link is there that was dialled to join another neighbour of a dead broker."""
-        for broken in self.repair.broken.values():
-            if broken.job == job:
-                self._host.send(peer, Adopt(broken.peer, job, self._mark(peer).generation + 1))
-
-    def _adopt(self, peer: Peer, message: Adopt) -> None:
-        """Another neighbour of a dead broker wants to join this one, or was joined."""
-        broken = self.repair.broken.get(message.dead)
-        generation = max(message.generation, self._mark(peer).generation + 1)
-        if broken is None or peer in self.channels or self.job is not None:
-            self._host.send(peer, Abort(message.job, f"{message.dead} is not dead for {self._host.name}: {AGAIN}"))
-        elif broken.job == message.job:
-            del self.repair.broken[message.dead]
-            ghost = self.channels.pop(message.dead)
-            self._ghosts[ghost] = broken.until
-            self._set_mark(message.dead, self._mark(message.dead).generation + 1, False)
-            self._take_in(peer, message.generation)
-        elif self._host.name < peer and self._host.way(peer, self._host.name) is None:
-            self._host.send(peer, Adopt(message.dead, message.job, generation))
-            self._take_in(peer, generation)
-        else:
-            self._host.send(peer, Abort(message.job, f"{peer} is behind {self._host.name} already"))
-
-    def _take_in(self, peer: Peer, generation: int) -> None:
-        self.links[peer] = replace(self.links[peer], job=None)
-        self._set_mark(peer, generation, True, self.links[peer].address)
-        self._join_tree(peer)
 
     # --- its own account ----------------------------------------------------------------------------------------------
 

@@ -60,7 +60,10 @@ class Directions:
 
     def mute(self, peer: Peer) -> None:
         """Nothing goes to a peer any more, though it lies where it lies."""
-        self._peers[self.of(peer)].pop(peer, None)
+        direction = self.of(peer)
+        self._peers[direction].pop(peer, None)
+        if not self._peers[direction]:
+            del self._peers[direction]
 
     def unlinked(self, peer: Peer) -> None:
         """The link to a peer is gone."""
@@ -76,7 +79,8 @@ class Directions:
 
     def part(self, channels: Iterable[Peer], plane: Plane) -> None:
         """Channels of the chain lie in a plane from now on."""
-        self._planes.update(dict.fromkeys(channels, plane))
+        for channel in channels:
+            self._planes[channel] = self._planes[self.of(channel)] = plane
 
     def flip(self) -> None:
         """From now on what comes from the sides enters the new plane, and they are told of it."""

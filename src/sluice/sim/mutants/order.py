@@ -96,7 +96,7 @@ def _() -> Patch:
     return Floors, "stamp", make
 
 
-@mutant("order", "clock-not-moved", "the clock does not follow what comes over links", first=18)
+@mutant("order", "clock-not-moved", "the clock does not follow what comes over links", first=34)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def arrived(self: Floors, peer: str, time: int, floor: int | None) -> None:

@@ -45,7 +45,7 @@ def _() -> Patch:
     "reliable",
     "silence-merged-up",
     "two silences that know of different times become one that knows of the later",
-    first=60,
+    first=147,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -260,7 +260,9 @@ def _() -> Patch:
     return Relay, "end", lambda original: lambda self, direction, message: None
 
 
-@mutant("reliable", "end-told-once", "who does not answer is not told again where a stream ends, nor when it asks")
+@mutant(
+    "reliable", "end-told-once", "who does not answer is not told again where a stream ends, nor when it asks", first=79
+)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def end(self: Relay, direction: str, message: Head) -> None:
@@ -307,7 +309,7 @@ def _() -> Patch:
     return Source, "needs_from", make
 
 
-@mutant("reliable", "trimmed-unheard", "the log does not wait for those who have not said how far they are", first=6)
+@mutant("reliable", "trimmed-unheard", "the log does not wait for those who have not said how far they are", first=166)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def needs_from(self: Source, now: float) -> int | None:

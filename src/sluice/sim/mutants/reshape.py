@@ -180,4 +180,4 @@ def _() -> Patch:
 
 @mutant("reshape", "marks-forgotten", "a broker takes every link for a part of the tree", first=79)
 def _() -> Patch:
-    return Reshape, "_mark", lambda original: lambda self, peer: Mark(0, is_member=True)
+    return Reshape, "mark", lambda original: lambda self, peer: Mark(0, is_member=True)

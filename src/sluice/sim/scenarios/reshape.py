@@ -121,7 +121,7 @@ class Reshape(Scenario):
         random = draft.random("failures")
         planned: list[Planned] = []
         at = random.uniform(0, end)
-        for _ in range(random.choice((1, 1, 2))):
+        for _ in range(random.choice((1, 1, 2)) if len(brokers) > 5 else 1):
             planned.append(
                 (at, StopBroker(random.choice(brokers)) if random.random() < 0.3 else LoseLink(*random.choice(links)))
             )

@@ -2,8 +2,8 @@
 
 Safety (`gapless`): of each stream a reliable subscription gets nothing before its start, and from there on the offsets rise and
 none that matches is left out, but for those it was told are lost; as long as its client is in touch, nothing is lost of what a
-log was not forced to let go. Liveness (`arrived`), at the end of a trace, when faults are
-over: every active subscription has started in every stream, before anything that was published at rest, and has got
+log was not forced to let go. Liveness (`arrived`), when everything has come to rest after the faults, and at the end of a
+trace: every active subscription has started in every stream, before anything that was published at rest, and has got
 everything up to its end.
 """
 
@@ -61,6 +61,8 @@ class Reading:
         self._homes: dict[str, str] = {}
         #: Where each stream ended when everything was at rest.
         self.rest: dict[str, int] | None = None
+        #: What had not arrived then.
+        self.late: list[Violation] = []
 
     def events(self) -> Iterator[Violation]:
         """What is wrong on the way."""
@@ -97,6 +99,9 @@ class Reading:
                             yield from self._get(self.active[id], event)
                 case Quiet():
                     self.rest = {stream: len(held) for stream, held in self.logs.held.items()}
+                    for who in self.active.values():
+                        for stream in who.starts:
+                            self.late += self._missed(who, stream, self.rest.get(stream, 0), event.at, "arrived")
 
     def _away(self, clients: Iterable[str]) -> None:
         names = tuple(clients)
@@ -141,6 +146,7 @@ class Reading:
         """What is wrong at the end."""
         if self.rest is None:
             return
+        yield from self.late
         for who in self.active.values():
             for stream in self.streams:
                 if stream not in who.starts:
