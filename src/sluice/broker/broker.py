@@ -219,8 +219,8 @@ class Broker(Links):
                 else:
                     self.link_down(peer)
                     self.link_up(peer, role, node)
-            case LinkDown(peer):
-                if not self.reshape.unlinked(peer, self._now):
+            case LinkDown(peer, is_final):
+                if not self.reshape.unlinked(peer, self._now, is_final=is_final):
                     self.link_down(peer)
             case Tick():
                 self._tick()

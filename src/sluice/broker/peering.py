@@ -99,6 +99,8 @@ class Peering:
         #: All jobs that need the link.
         self.jobs: dict[str, None] = {}
         self.is_of_tree = job is None
+        #: Whether somebody has taken the link away for good.
+        self.is_parted = False
         #: Whether an operator has this broker dial the other.
         self.is_added = False
         #: The channel of what comes, as the core calls it, and the job whose channel what goes is in; "": the first one.

@@ -336,9 +336,10 @@ class Server:
             self._release(peering.name)
             log("link-down", peer=peering.name, reason=reason)
             if peering.role == Role.BROKER and peering.farewell is not None and peering.farewell.is_final:
+                peering.is_parted = True
                 self.shape.parted(peering)
             if not self._stopping:
-                self.post(LinkDown(peering.name))
+                self.post(LinkDown(peering.name, peering.is_parted))
         elif not peering.is_up:
             log("refused", level=logging.WARNING, reason=reason)
 

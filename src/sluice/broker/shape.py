@@ -271,6 +271,7 @@ class Shape:
         if peering is None or peering.role != Role.BROKER:
             return Failed(f"{self._host.name} has no link to {peer}")
         self._forget(peer)
+        peering.is_parted = True
         # What is final is not dialled again by the other end either.
         peering.connection.close(f"{self._host.name} takes this link away", is_final=True)
         return Done()

@@ -529,6 +529,8 @@ class LinkDown:
     """The link to a peer is gone, with all that was on it."""
 
     peer: Peer
+    #: Whether somebody has taken it away for good: nobody is to look for another one in its place.
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,10 @@ class Mending:
             for peer in known:
                 self._host.send(peer, Neighbours({name: at for name, at in known.items() if name != peer}))
 
-    def lose(self, peer: Peer, channel: Peer) -> None:
+    def lose(self, peer: Peer, channel: Peer, *, is_final: bool = False) -> None:
         """A link of the tree broke: what came over it is believed for a while if it may come back or be replaced."""
         ghost = channel_of(peer, HELD)
-        if self._reshape.mark(peer).is_member and self.repair.lost(peer, self._reshape.now):
+        if not is_final and self._reshape.mark(peer).is_member and self.repair.lost(peer, self._reshape.now):
             self._drop_ghost(ghost)
             self._host.remember(channel, ghost)
             self._reshape.channels[peer] = ghost

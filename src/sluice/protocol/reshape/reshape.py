@@ -134,8 +134,8 @@ class Reshape:
         self._host.link_up(peer, Role.BROKER, self.links[peer].node)
         self.mending.tell_neighbours()
 
-    def unlinked(self, peer: Peer, now: float) -> bool:
-        """A link is gone; False if it was none to a broker."""
+    def unlinked(self, peer: Peer, now: float, *, is_final: bool = False) -> bool:
+        """A link is gone, maybe for good; False if it was none to a broker."""
         self.now = now
         if self.links.pop(peer, None) is None:
             return peer in self.channels
@@ -152,7 +152,7 @@ class Reshape:
             if job is not None and peer in job.neighbours:
                 self._fail(f"the link {self._host.name} - {peer} broke: {AGAIN}")
             if peer in self.channels and not self.mending.holds(peer):
-                self.mending.lose(peer, self.channels.pop(peer))
+                self.mending.lose(peer, self.channels.pop(peer), is_final=is_final)
         return True
 
     def unreachable(self, peer: Peer, job: JobId, reason: str) -> None:
@@ -429,6 +429,7 @@ class Reshape:
         for link in job.new:
             self.links[link] = replace(self.links[link], job=None)
         self.job = None
+        self.mending.tell_neighbours()
         plan, name = job.plan, self._host.name
         if name == plan.b and plan.a in self.links:
             self._host.send(plan.a, Parted(job.generations[0]))
