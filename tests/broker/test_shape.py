@@ -14,13 +14,16 @@ import sluice
 from sluice import parse
 from sluice.broker.linkbook import FILE_NAME
 from sluice.broker.server import Server
+from sluice.client.bus import Bus
 from sluice.client.reshape import add, remove, replace, tree_of
+from sluice.client.subscription import LiveSubscription
 from sluice.client.tree import Replacement
 from sluice.errors import RequestError
 from sluice.protocol.messages import Change, Entry, Kind, Replace, Version
 from sluice.protocol.reshape.messages import Dial, HangUp
 from tests.broker.raw import played, running, until
 from tests.client.test_move import line
+from tests.network.processes import Relay
 
 Servers = dict[str, Server]
 
@@ -140,3 +143,49 @@ async def test_an_order_to_a_stranger_is_refused() -> None:
     async with running("a") as server, sluice.connect(str(server.address)) as bus:
         await bus.ask("a", Replace("b", "a", "c", "127.0.0.1:1"))
         await until(lambda: [job["stage"] for job in server.report()["orders"].values()] == ["refused"])
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+async def reaches(publisher: Bus, feed: LiveSubscription, n: int) -> None:
+    """Waits until what is published here comes there: while the way is repaired it is lost."""
+    publishing = asyncio.create_task(publish_on(publisher, n))
+    while (await anext(feed))["n"] != n:
+        pass
+    publishing.cancel()
+
+
+async def publish_on(publisher: Bus, n: int) -> None:
+    while True:
+        await publisher.publish({"n": n})
+        await asyncio.sleep(0.02)
+
+
+@played
+async def test_a_link_that_is_cut_and_a_broker_that_dies_are_replaced() -> None:
+    """b1, b2, b3 and b4 in a row: the link in the middle is cut for good, then b2 dies, and is back."""
+    settings: dict[str, Any] = {"repair": True, "hold_seconds": 2.0}
+    async with AsyncExitStack() as stack:
+        b1 = await stack.enter_async_context(running("b1", **settings))
+        b2 = await stack.enter_async_context(running("b2", links=(str(b1.address),), **settings))
+        relay = Relay(b2.address)
+        await relay.start()
+        stack.push_async_callback(relay.stop)
+        b3 = await stack.enter_async_context(running("b3", links=(str(relay.address),), **settings))
+        b4 = await stack.enter_async_context(running("b4", links=(str(b3.address),), **settings))
+        await until(lambda: all(known(server) == {"b1", "b2", "b3", "b4"} for server in (b1, b2, b3, b4)))
+        bus = await stack.enter_async_context(sluice.connect(str(b1.address)))
+        feed = await stack.enter_async_context(bus.subscribe("n > 0"))
+        await feed.complete()
+        far = await stack.enter_async_context(sluice.connect(str(b3.address)))
+        relay.cut()
+        await until(lambda: neighbours(b2) == {"b1", "b4"} and neighbours(b3) == {"b4"})
+        await reaches(far, feed, 1)
+        await until(lambda: "b4" in b1.broker.reshape.mending.repair.around["b2"])
+        await b2.stop()  # without a word of leaving
+        await until(lambda: neighbours(b1) == {"b4"} and neighbours(b4) == {"b1", "b3"})
+        await reaches(far, feed, 2)
+        again = await stack.enter_async_context(running("b2", links=(str(b1.address),), **settings))
+        await until(lambda: all(known(server) == {"b1", "b2", "b3", "b4"} for server in (b1, again, b3, b4)))
+        assert neighbours(again) == {"b1"} and not feed.gaps

@@ -11,31 +11,59 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sluice.broker.supervise import Network, running
-from sluice.broker.topology import topology
+from sluice.broker.config import ServerConfig
+from sluice.broker.server import Server
 from sluice.cli import main
+from sluice.client.background import Background
+from tests.broker.test_shape import known
 from tests.patience import PATIENCE_SECONDS
 
 
+class Brokers:
+    """Brokers in a thread of their own, each of which dials the one before it."""
+
+    def __init__(self, *names: str) -> None:
+        self._background = Background("brokers")
+        self.servers: dict[str, Server] = {}
+        for name in names:
+            links = tuple(str(server.address) for server in [*self.servers.values()][-1:])
+            self._background.run(
+                self._start(ServerConfig(name=name, listen="127.0.0.1:0", links=links, routing="merging"))
+            )
+
+    async def _start(self, config: ServerConfig) -> None:
+        self.servers[config.name] = server = Server(config)
+        await server.start()
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            self._background.run(server.stop())
+        self._background.stop()
+
+
 @pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
+def network() -> Iterator[Brokers]:
     """b1 is linked to b2, and b2 to b3."""
-    with running(topology("line", 3, settings={"log_level": "error", "routing": "merging"})) as network:
-        yield network
+    network = Brokers("b1", "b2", "b3")
+    until(lambda: all(known(server) == {"b1", "b2", "b3"} for server in network.servers.values()))
+    yield network
+    network.stop()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
 
 
 @pytest.fixture
-def say(network: Network, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def say(network: Brokers, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     def said(*words: str, at: str = "b1") -> tuple[int, str]:
-        status = main([*words, "--at", str(network.addresses[at])])
+        status = main([*words, "--at", str(network.servers[at].address)])
         return status, "".join(capsys.readouterr())
 
     return said
-
-
-def brokers(network: Network, name: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    main(["status", str(network.addresses[name]), "--json"])
-    return {report["name"] for report in json.loads(capsys.readouterr().out)}
 
 
 def test_what_it_would_touch(say: Callable[..., tuple[int, str]]) -> None:
@@ -70,29 +98,37 @@ def test_what_is_refused(
     assert status == 2 and problem in text.lower()
 
 
-def test_who_is_linked_already(say: Callable[..., tuple[int, str]], network: Network) -> None:
-    status, text = say("link", "add", "b1", str(network.addresses["b3"]), "--yes")
+def test_who_is_linked_already(say: Callable[..., tuple[int, str]], network: Brokers) -> None:
+    status, text = say("link", "add", "b1", str(network.servers["b3"].address), "--yes")
     assert status == 2 and "b3 is in this network already" in text
 
 
-def test_a_link_is_taken_away_and_added_again(
-    say: Callable[..., tuple[int, str]], network: Network, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_is_taken_away_and_added_again(say: Callable[..., tuple[int, str]], network: Brokers) -> None:
+    servers = network.servers
     status, text = say("link", "remove", "b2", "b3", "--split", "--yes")
     assert status == 0
     assert text == "removes the link b2 - b3\nleaves two networks: b1 and b2, and b3\ndone\n"
-    assert brokers(network, "b3", capsys) == {"b3"}
-    network.restart("b3")
-    assert brokers(network, "b3", capsys) == {"b3"}, "it remembers what was taken away"
-    status, text = say("link", "add", "b3", str(network.addresses["b1"]), "--yes", at="b3")
+    until(lambda: known(servers["b3"]) == {"b3"} and known(servers["b1"]) == {"b1", "b2"})
+    status, text = say("link", "add", "b3", str(servers["b1"].address), "--yes", at="b3")
     assert status == 0 and text.endswith("done\n")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while brokers(network, "b3", capsys) != {"b1", "b2", "b3"}:
-        assert time.monotonic() < deadline
+    until(lambda: known(servers["b3"]) == {"b1", "b2", "b3"})
 
 
-def test_a_broker_joins_as_a_leaf(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
-    address = str(network.addresses["b1"])
+def test_a_link_is_replaced_when_somebody_agrees(
+    say: Callable[..., tuple[int, str]], network: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("link", "replace", "b1", "b3", "--by", "b2", "b3")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "no")
+    assert say(*words) == (1, "replaces the link b1 - b3 by b2 - b3\ntouches b1, b2 and b3\n")
+    monkeypatch.setattr("builtins.input", lambda question: "yes")
+    status, text = say(*words)
+    assert status == 0 and "b1 - b3 by b2 - b3: done (b1, b2, b3)" in text
+    assert {*network.servers["b3"].peers} >= {"b2"} and "b1" not in network.servers["b3"].peers
+
+
+def test_a_broker_joins_as_a_leaf_and_leaves(network: Brokers, capsys: pytest.CaptureFixture[str]) -> None:
+    address = str(network.servers["b1"].address)
     assert main(["broker", "join", address, "--name", "b2", "--check"]) == 2
     assert "b2 is in that network already" in capsys.readouterr().err
     assert main(["broker", "join", address, "--name", "b4", "--routing", "simple", "--check"]) == 2
@@ -101,10 +137,8 @@ def test_a_broker_joins_as_a_leaf(network: Network, capsys: pytest.CaptureFixtur
     with subprocess.Popen([*command, "--stop-on-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.readline().startswith(b"b4 listens on sluice://127.0.0.1:")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "b4" not in brokers(network, "b1", capsys):
-            assert time.monotonic() < deadline
-        main(["status", address, "--json"])
+        until(lambda: "b4" in known(network.servers["b3"]))
+        assert main(["status", address, "--json"]) == 0
         reports = {report["name"]: report for report in json.loads(capsys.readouterr().out)}
         assert reports["b4"]["settings"]["routing"] == "merging"
         assert main(["broker", "leave", "b4", "--yes", "--at", address]) == 0

@@ -176,13 +176,9 @@ async def until_linked(bus: Bus, links: set[tuple[str, str]]) -> None:
         found = found if sorted(tree.addresses) == names else set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "setting",
-    [
-        Setting("merging", False),
-        *(pytest.param(Setting(one, True), marks=pytest.mark.long) for one in ("simple", "covering")),
-    ],
-    ids=str,
+    "setting", [Setting("merging", False), Setting("simple", True), Setting("covering", True)], ids=str
 )
 def test_brokers_find_other_links_by_themselves(setting: Setting) -> None:
     asyncio.run(repair(setting))
