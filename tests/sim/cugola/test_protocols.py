@@ -79,7 +79,7 @@ def test_a_broken_link_costs_two_sweeps_events_and_never_doubles_one() -> None:
 def test_literal_is_mostly_wrong_and_each_repair_counts() -> None:
     """Without R5 a run goes wrong only if something is under way on the old link; without R6 it is right, and not local."""
     protocols = {repair.value: published(REPAIRED - {repair}) for repair in Repair} | {"literal": published(LITERAL)}
-    tallies = compare((Plan.drawn(seed, publications=0) for seed in range(60)), protocols)
+    tallies = compare((Plan.drawn(seed, churn=3.0, publications=0) for seed in range(60)), protocols)
     assert tallies["literal"].wrong > 45
     assert all(tallies[repair].wrong > 0 for repair in Repair if repair is not Repair.CLEAN_UP_FIRST)
     assert tallies[Repair.CLEAN_UP_FIRST].wrong == 0
@@ -89,7 +89,7 @@ def test_literal_is_mostly_wrong_and_each_repair_counts() -> None:
 
 def test_costs_on_a_larger_tree() -> None:
     """What the decision says of costs: the straightforward way goes far off the path, the others do not leave it."""
-    plans = [Plan.calm(seed, dispatchers=50, subscriptions=200, publications=20) for seed in range(5)]
+    plans = [Plan.calm(seed, dispatchers=50, subscriptions=200, publications=10) for seed in range(4)]
     tallies = compare(plans)
     for reducer in REDUCERS:
         straightforward, sweeps = (tallies[f"{name}, {reducer}"] for name in ("straightforward", "two sweeps"))
