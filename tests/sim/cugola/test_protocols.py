@@ -77,11 +77,12 @@ def test_a_broken_link_costs_two_sweeps_events_and_never_doubles_one() -> None:
 
 
 def test_literal_is_mostly_wrong_and_each_repair_counts() -> None:
-    """Without R5 a run goes wrong only if something is under way on the old link; without R6 it is right, and not local."""
+    """Without R6 tables are right, and not local. R5 is too rare for so few: what it takes is its counter-example."""
     protocols = {repair.value: published(REPAIRED - {repair}) for repair in Repair} | {"literal": published(LITERAL)}
-    tallies = compare((Plan.drawn(seed, churn=3.0, publications=0) for seed in range(60)), protocols)
-    assert tallies["literal"].wrong > 45
-    assert all(tallies[repair].wrong > 0 for repair in Repair if repair is not Repair.CLEAN_UP_FIRST)
+    tallies = compare((Plan.drawn(seed, churn=3.0, publications=0) for seed in range(40)), protocols)
+    assert tallies["literal"].wrong > 35
+    rare = (Repair.KNOW_NEIGHBOURS, Repair.CLEAN_UP_FIRST)
+    assert all(tallies[repair].wrong > 3 for repair in Repair if repair not in rare)
     assert tallies[Repair.CLEAN_UP_FIRST].wrong == 0
     calm = compare((Plan.drawn(seed, churn=0.0, publications=0) for seed in range(40)), protocols)
     assert calm[Repair.CLEAN_UP_FIRST].disturbing > 3
