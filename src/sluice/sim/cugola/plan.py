@@ -128,7 +128,7 @@ class Plan:
         dispatchers: int,
         subscriptions: int,
         publications: int = 0,
-        values: int = 100_000,
+        values: int = 10_000,
         width: int = 50,
     ) -> Plan:
         """A plan where nothing happens but the substitution of a broken link, and publications meanwhile: for costs.
