@@ -259,8 +259,11 @@ class Published(Dispatcher):
         return all(holder == node for holder in self._holders.get(pattern, ()))
 
     def table(self) -> Table:
-        nodes = dict.fromkeys(node for holders in self._holders.values() for node in holders)
-        return {node: self._held_for(node) for node in nodes}
+        held: dict[str, list[Pattern]] = {}
+        for pattern, holders in self._holders.items():
+            for node in holders:
+                held.setdefault(node, []).append(pattern)
+        return {node: frozenset(patterns) for node, patterns in held.items()}
 
     # SUB and UNSUB.
 
