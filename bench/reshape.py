@@ -50,7 +50,7 @@ class Size:
         Cell(30, 1_000, "merging"),
     )
     #: How many links of each tree are replaced, there and back.
-    links: int = 3
+    links: int = 4
     #: One in every link delay, from the beginning of each substitution on.
     publications: int = 20
     #: Processes at the same time: nothing is timed.

@@ -148,8 +148,8 @@ def _tables(run: ReshapeRun) -> Sheet:
     runs = max((verdict.runs for verdict in run.verdicts), default=0)
     note = (
         f"Shares of {runs:,} random trees of 4 to 20 dispatchers, with clients that come and go meanwhile, and of as many "
-        "where nothing happens but the substitution (calm). Off the path: somebody was told something who is not between the old "
-        "link and the new one."
+        "where nothing happens but the substitution (calm). Off the path: somebody was told something who is not between the "
+        "old link and the new one."
     )
     columns = ("protocol", "wrong tables", "wrong tables, calm", "off the path, calm")
     return Sheet("How often tables end up wrong", columns, rows, note)

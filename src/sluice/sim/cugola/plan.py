@@ -128,12 +128,10 @@ class Plan:
         dispatchers: int,
         subscriptions: int,
         publications: int = 0,
-        values: int = 10_000,
-        width: int = 50,
     ) -> Plan:
         """A plan where nothing happens but the substitution of a broken link, and publications meanwhile: for costs.
 
-        Patterns are intervals of `width` values on average. Publications begin with the substitution and go on, one in a unit
+        Patterns are intervals of 50 of 10,000 values on average. Publications begin with the substitution and go on, one in a unit
         of time, each wanted by somebody; those that are lost say for how long something is.
         """
         random = Random(f"cugola {seed} {dispatchers} {subscriptions}")
@@ -141,8 +139,8 @@ class Plan:
         substitution = draw_substitution(random, tree)
         clients = []
         for number in range(subscriptions):
-            low = random.randrange(values)
-            high = min(low + int(random.expovariate(1 / width)), values - 1)
+            low = random.randrange(10_000)
+            high = min(low + int(random.expovariate(1 / 50)), 9_999)
             clients.append(Client(f"c{number}", random.choice(tree.brokers), Pattern(low, high)))
         published = (
             Publication(number, 10.0 + number, random.choice(tree.brokers), random.choice(clients).pattern.low)
