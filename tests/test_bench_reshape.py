@@ -43,6 +43,13 @@ def test_brokers_and_the_lab_agree() -> None:
         check(network)
 
 
+def test_what_does_not_arrive_is_lost() -> None:
+    plan = Plan.calm(8, dispatchers=12, subscriptions=60, publications=12)
+    network = Running(plan, "covering")
+    cost = network.measure(lambda running, substitution: running.part(*substitution.old), plan.substitution)
+    assert 0 < cost.lost < cost.due
+
+
 def test_a_plan_is_taken_back() -> None:
     there, back = both(Plan.calm(1, dispatchers=9, subscriptions=0))
     assert back.substitution.old == there.substitution.new

@@ -131,8 +131,8 @@ class Plan:
     ) -> Plan:
         """A plan where nothing happens but the substitution of a broken link, and publications meanwhile: for costs.
 
-        Patterns are intervals of 50 of 10,000 values on average. Publications begin with the substitution and go on, one in a unit
-        of time, each wanted by somebody; those that are lost say for how long something is.
+        Patterns are intervals of 50 of 10,000 values on average. Publications begin with the substitution and go on, one in a
+        unit of time, each wanted by somebody; those that are lost say for how long something is.
         """
         random = Random(f"cugola {seed} {dispatchers} {subscriptions}")
         tree = Tree.drawn(random, dispatchers)
