@@ -30,6 +30,8 @@ from sluice.sim.cugola.plan import draw_substitution
 COMPARED = ("published, repaired", "straightforward, identity")
 #: Beyond this, what they hold does not fit into the memory of an ordinary machine.
 MOST_PATTERNS = 2_000_000
+#: Beyond this, matching takes them too long: they look at one pattern after the other.
+MOST_MATCHED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Size:
         Cell(30, 1_000, "merging"),
     )
     #: How many links of each tree are replaced, there and back.
-    links: int = 4
+    links: int = 8
     #: One in every link delay, from the beginning of each substitution on.
     publications: int = 20
     #: Processes at the same time: nothing is timed.
@@ -91,16 +93,31 @@ def costs(size: Size, cell: Cell) -> list[Row]:
     }
     check(network)
     if cell.routing == "covering" and cell.brokers * cell.subscriptions <= MOST_PATTERNS:
-        found |= {name: [in_the_lab(each, PROTOCOLS[name]) for each in plans] for name in COMPARED}
-    return [_row(cell, name, each) for name, each in found.items()]
+        silent = [replace(each, publications=()) if cell.subscriptions > MOST_MATCHED else each for each in plans]
+        found |= {name: [in_the_lab(each, PROTOCOLS[name]) for each in silent] for name in COMPARED}
+    return [row for name, each in found.items() for row in _rows(cell, name, plans, each)]
 
 
-def _row(cell: Cell, way: str, found: Sequence[Cost]) -> Row:
+def _rows(cell: Cell, way: str, plans: Sequence[Plan], found: Sequence[Cost]) -> Iterator[Row]:
+    """All substitutions together; those where the old link leads to a leaf, and the others."""
+    yield _row(cell, way, "all", found)
+    leaf = [any(len(plan.tree.neighbours[end]) == 1 for end in plan.substitution.old) for plan in plans]
+    for links, wanted in (("leaf", True), ("inner", False)):
+        some = [cost for cost, is_leaf in zip(found, leaf, strict=True) if is_leaf is wanted]
+        if some:
+            yield _row(cell, way, links, some)
+
+
+def _row(cell: Cell, way: str, links: str, found: Sequence[Cost]) -> Row:
     """The mean of all costs; what was published is added up."""
     each = [asdict(cost) for cost in found]
     mean = {name: round(sum(cost[name] for cost in each) / len(each), 2) for name in each[0]}
     return Row(
-        cell, way, len(found), **{**mean, "due": sum(one.due for one in found), "lost": sum(one.lost for one in found)}
+        cell,
+        way,
+        links,
+        len(found),
+        **{**mean, "due": sum(one.due for one in found), "lost": sum(one.lost for one in found)},
     )
 
 

@@ -54,6 +54,8 @@ class Row:
 
     cell: Cell
     way: str
+    #: Which of the links that were replaced: all, those that led to a leaf, or the others.
+    links: str
     samples: int
     path: float
     messages: float
@@ -80,14 +82,14 @@ class ReshapeRun:
         """The whole run as plain data."""
         return asdict(self)
 
-    def of(self, cell: Cell) -> dict[str, Row]:
+    def of(self, cell: Cell, links: str = "all") -> dict[str, Row]:
         """The ways of a network."""
-        return {row.way: row for row in self.rows if row.cell == cell}
+        return {row.way: row for row in self.rows if (row.cell, row.links) == (cell, links)}
 
     @property
-    def cells(self) -> list[Cell]:
-        """All networks."""
-        return list(dict.fromkeys(row.cell for row in self.rows))
+    def all_links(self) -> list[Row]:
+        """What replacing any of the links costs on average."""
+        return [row for row in self.rows if row.links == "all"]
 
 
 def outcomes(run: ReshapeRun) -> list[Outcome]:
@@ -109,7 +111,7 @@ def outcomes(run: ReshapeRun) -> list[Outcome]:
         ):
             name = f"ours: {what}, beside the straightforward way, {Cell(*MEASURED_AT)}"
             found.append(Outcome(name, f"≤ {limit:g}×", f"{share:.2f}×", share <= limit))
-    mine = [row for row in run.rows if row.way == "ours"]
+    mine = [row for row in run.all_links if row.way == "ours"]
     if mine:
         beside = sum(row.off_the_path for row in mine)
         is_path = all(row.touched == row.path for row in mine)
@@ -128,6 +130,7 @@ def sheets(run: ReshapeRun) -> list[Sheet]:
         _tables(run),
         _costs(run),
         _all(run),
+        _shares(run),
     ]
     return [sheet for sheet in found if sheet.rows]
 
@@ -156,7 +159,7 @@ def _tables(run: ReshapeRun) -> Sheet:
 
 
 def _costs(run: ReshapeRun) -> Sheet:
-    samples = max((row.samples for row in run.rows), default=0)
+    samples = max((row.samples for row in run.all_links), default=0)
     rows = [
         (
             row.way,
@@ -168,10 +171,10 @@ def _costs(run: ReshapeRun) -> Sheet:
             f"{row.entries:,.0f}",
             f"{row.touched:.1f}",
             f"{row.off_the_path:.1f}",
-            f"{row.lost:,} of {row.due:,}",
+            f"{row.lost:,} of {row.due:,}" if row.due else "–",
             f"{row.repair_time:.0f}",
         )
-        for row in run.rows
+        for row in run.all_links
     ]
     note = (
         f"Means of {samples} substitutions. Messages: about subscriptions, and those that steer the substitution; entries: the "
@@ -208,12 +211,48 @@ def _all(run: ReshapeRun) -> Sheet:
             f"{row.all_entries:,.0f}",
             f"{row.acknowledgements:,.0f}",
         )
-        for row in run.rows
+        for row in run.all_links
         if row.way in ("ours", "straightforward")
     ]
     note = "The same with all tables of a broker: watches, interest, and which brokers there are, beside subscriptions."
     columns = ("way", "routing", "brokers", "subscriptions", "messages", "entries", "acknowledgements")
     return Sheet("All tables", columns, rows, note, words=2)
+
+
+def _shares(run: ReshapeRun) -> Sheet:
+    rows = []
+    for cell in dict.fromkeys(row.cell for row in run.rows):
+        for links in ("all", "leaf", "inner"):
+            ways = run.of(cell, links)
+            ours, other = ways.get("ours"), ways.get("straightforward")
+            if ours and other:
+                shares = [
+                    f"{mine / max(others, 1):.2f}×"
+                    for mine, others in (
+                        (ours.messages, other.messages),
+                        (ours.entries, other.entries),
+                        (ours.all_messages, other.all_messages),
+                        (ours.all_entries, other.all_entries),
+                    )
+                ]
+                name = cell.routing, f"{cell.brokers}", f"{cell.subscriptions:,}"
+                rows.append((links, *name, f"{ours.samples}", *shares))
+    note = (
+        "Leaf: the old link was the only one of a broker, which has to be told everything anew over the new link in any case. "
+        "All tables: as in the table above."
+    )
+    columns = (
+        "links",
+        "routing",
+        "brokers",
+        "subscriptions",
+        "samples",
+        "messages",
+        "entries",
+        "messages, all tables",
+        "entries, all tables",
+    )
+    return Sheet("Ours beside the straightforward way", columns, rows, note, words=2)
 
 
 def print_to(console: Console, run: ReshapeRun) -> None:
@@ -242,7 +281,7 @@ def plot(run: ReshapeRun, path: Path) -> None:
     from matplotlib import pyplot
 
     figure, ((messages, touched), (entries, growth)) = pyplot.subplots(2, 2, figsize=(11, 8))
-    rows = [row for row in run.rows if row.cell.routing == "covering"]
+    rows = [row for row in run.all_links if row.cell.routing == "covering"]
     by_brokers = _most(rows, lambda row: row.cell.subscriptions)
     by_subscriptions = _most(rows, lambda row: row.cell.brokers)
     for axis, title, shown in (

@@ -17,7 +17,7 @@ from sluice.protocol.reshape.messages import Stage
 from sluice.sim.cugola import PROTOCOLS, Plan
 
 TINY = reshape.Size(2, (Cell(5, 10), Cell(5, 10, "merging")), 1, 3, 1)
-ROW = Row(Cell(100, 10_000), "ours", 1, 9.0, 30.0, 30.0, 30.0, 30.0, 30.0, 9.0, 0.0, 10, 0, 20.0)
+ROW = Row(Cell(100, 10_000), "ours", "all", 1, 9.0, 30.0, 30.0, 30.0, 30.0, 30.0, 9.0, 0.0, 10, 0, 20.0)
 
 
 def test_brokers_and_the_lab_agree() -> None:
@@ -62,11 +62,11 @@ def test_a_run_is_written(tmp_path: Path) -> None:
     run = reshape.carry_out(TINY, reshape.PARTS, "command")
     reshape.write(run, tmp_path)
     written = json.loads((tmp_path / "reshape.json").read_text())
-    assert [row["way"] for row in written["rows"]] == [
+    assert [row["way"] for row in written["rows"] if row["links"] == "all"] == [
         "straightforward", "ours", "published, repaired", "straightforward, identity", "straightforward", "ours",
     ]  # fmt: skip
     page = (tmp_path / "reshape.md").read_text()
-    assert page.count("## ") == 4
+    assert page.count("## ") == 5
     assert "| published, repaired | 0.0% | 0.0% | 0.0% |" in page
     assert (tmp_path / "reshape.png").read_bytes().startswith(b"\x89PNG")
 
