@@ -50,6 +50,17 @@ def test_tables_are_right_after_churn(name: str) -> None:
         assert not list(wrong_tables(history)), f"seed {seed}"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", SOUND)
+def test_tables_are_right_after_any_churn(name: str) -> None:
+    for seed in range(4_000):
+        history = run(Plan.drawn(seed, churn=(0.5, 1.0, 2.0, 4.0)[seed % 4]), PROTOCOLS[name])
+        found = [*wrong_tables(history)]
+        if name.startswith("two sweeps"):
+            found += [*twice(history), *(lost(history) if history.plan.is_graceful else ())]
+        assert not found, f"seed {seed}"
+
+
 @pytest.mark.parametrize("name", LOCAL)
 def test_nobody_off_the_path_is_touched_in_calm(name: str) -> None:
     for seed in range(40):
