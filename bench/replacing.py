@@ -17,12 +17,15 @@ from sluice.client.commands import Subscribe
 from sluice.errors import SluiceError
 from sluice.protocol.messages import Change, Deliver, Digest, Kind, Lost, Message, Snapshot
 from sluice.protocol.reshape import messages as reshape
-from sluice.protocol.reshape.messages import ReshapeMessage, Stage
+from sluice.protocol.reshape.config import ReshapeConfig
+from sluice.protocol.reshape.messages import Neighbours, ReshapeMessage, Stage
 from sluice.sim.cugola import Plan, Protocol, Publication, Substitution, run
 from sluice.sim.world import World
 
 #: How long a link of the simulated network takes; costs are in link delays.
 DELAY_SECONDS = 0.01
+#: Brokers that would repair a link by themselves, but only long after they have been ordered to.
+HOLDING = ReshapeConfig(repairs=True, hold_seconds=1e6)
 
 
 @dataclass(slots=True)
@@ -34,7 +37,7 @@ class Cost:
     #: Messages that tell of subscriptions, or steer the substitution, and the filters in them.
     messages: int = 0
     entries: int = 0
-    #: Those that tell of any table. Acknowledgements are not among them.
+    #: Those that tell of any table, or who is around whom. Acknowledgements are not among them.
     all_messages: int = 0
     all_entries: int = 0
     acknowledgements: int = 0
@@ -91,6 +94,8 @@ class Meter:
             return
         if type(message).__name__ == "Ack":
             self.cost.acknowledgements += 1
+        elif isinstance(message, Neighbours):
+            self.cost.all_messages += 1
         elif isinstance(message, Change | Snapshot | Digest | Lost | ReshapeMessage):
             self._count(message)
             self.touched |= dict.fromkeys((sender, receiver))
@@ -123,11 +128,11 @@ Way = Callable[["Running", Substitution], None]
 class Running:
     """A network of brokers that run, built from a plan: all that subscribe at a broker are one client."""
 
-    def __init__(self, plan: Plan, routing: str) -> None:
+    def __init__(self, plan: Plan, routing: str, *, holds: bool = False) -> None:
+        """With `holds`, brokers believe what came over a link that breaks until it is replaced."""
         self.plan = plan
-        self.world = World(
-            plan.seed, BrokerConfig(routing=routing), min_delay_seconds=DELAY_SECONDS, max_delay_seconds=DELAY_SECONDS
-        )
+        config = BrokerConfig(routing=routing, reshape=HOLDING if holds else ReshapeConfig())
+        self.world = World(plan.seed, config, min_delay_seconds=DELAY_SECONDS, max_delay_seconds=DELAY_SECONDS)
         self._jobs = count(1)
         for broker in plan.tree.brokers:
             self.world.add_broker(broker)
@@ -162,6 +167,10 @@ class Running:
         link.members.clear()
         self.world.close(link)
 
+    def lose(self, one: str, other: str) -> None:
+        """Breaks a link of the tree."""
+        self.world.lose_link(*((one, other) if (one, other) in self.world.links else (other, one)))
+
     def order(self, substitution: Substitution) -> None:
         """Orders the brokers to replace a link."""
         (a, b), (c, d) = substitution.old, substitution.new
@@ -179,6 +188,9 @@ class Running:
         way(self, substitution)
         world.settle()
         world.on_send = None
+        # What broke was replaced, and can be dialled again.
+        for link in world.links:
+            world.heal_link(*link)
         cost = meter.cost
         cost.touched = len(meter.touched)
         cost.off_the_path = len([one for one in meter.touched if one not in substitution.chain])
@@ -201,6 +213,12 @@ def straightforward(network: Running, substitution: Substitution) -> None:
 def by_order(network: Running, substitution: Substitution) -> None:
     """The brokers are ordered to replace the link, and use the old one until they are done."""
     network.order(substitution)
+
+
+def after_a_break(network: Running, substitution: Substitution) -> None:
+    """The old link breaks, and the brokers are ordered to replace it as soon as both ends know it."""
+    network.lose(*substitution.old)
+    network.world.call(network.world.now + DELAY_SECONDS, partial(network.order, substitution))
 
 
 def check(network: Running) -> None:

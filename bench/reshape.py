@@ -21,8 +21,8 @@ from random import Random
 from bench import reshape_report
 from bench.command import conduct, say, words
 from bench.match import RESULTS
-from bench.replacing import Cost, Running, both, by_order, check, in_the_lab, straightforward
-from bench.reshape_report import Cell, ReshapeRun, Row, Verdict
+from bench.replacing import Cost, Running, after_a_break, both, by_order, check, in_the_lab, straightforward
+from bench.reshape_report import BROKEN, Cell, ReshapeRun, Row, Verdict
 from sluice.sim.cugola import PROTOCOLS, REPAIRED, Plan, Protocol, Repair, compare, published
 from sluice.sim.cugola.plan import draw_substitution
 
@@ -30,7 +30,7 @@ from sluice.sim.cugola.plan import draw_substitution
 COMPARED = ("published, repaired", "straightforward, identity")
 #: Beyond this, what they hold does not fit into the memory of an ordinary machine.
 MOST_PATTERNS = 2_000_000
-#: Beyond this, matching takes them too long: they look at one pattern after the other.
+#: Beyond this, matching takes them too long, as they look at one pattern after the other, and no second network is built.
 MOST_MATCHED = 1_000
 
 
@@ -92,6 +92,10 @@ def costs(size: Size, cell: Cell) -> list[Row]:
         for name, way in (("straightforward", straightforward), ("ours", by_order))
     }
     check(network)
+    if cell.subscriptions <= MOST_MATCHED:
+        holding = Running(plan, cell.routing, holds=True)
+        found[BROKEN] = [holding.measure(after_a_break, each.substitution) for each in plans]
+        check(holding)
     if cell.routing == "covering" and cell.brokers * cell.subscriptions <= MOST_PATTERNS:
         silent = [replace(each, publications=()) if cell.subscriptions > MOST_MATCHED else each for each in plans]
         found |= {name: [in_the_lab(each, PROTOCOLS[name]) for each in silent] for name in COMPARED}

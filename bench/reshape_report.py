@@ -16,6 +16,11 @@ from bench.targets import Outcome
 ENTRIES, MESSAGES = 0.3, 0.35
 MEASURED_AT = (100, 10_000)
 
+#: Our way where the old link has broken; otherwise it lives on until it is replaced.
+BROKEN = "ours, broken link"
+#: The brokers that run; the others are in the lab.
+RUNNING = ("straightforward", "ours", BROKEN)
+
 _COLOURS = {
     "straightforward": ("#d1495b", "s"),
     "straightforward, identity": ("#e6a4a0", "X"),
@@ -111,12 +116,12 @@ def outcomes(run: ReshapeRun) -> list[Outcome]:
         ):
             name = f"ours: {what}, beside the straightforward way, {Cell(*MEASURED_AT)}"
             found.append(Outcome(name, f"≤ {limit:g}×", f"{share:.2f}×", share <= limit))
-    mine = [row for row in run.all_links if row.way == "ours"]
+    mine = [row for row in run.all_links if row.way in ("ours", BROKEN)]
     if mine:
         beside = sum(row.off_the_path for row in mine)
         is_path = all(row.touched == row.path for row in mine)
         found.append(Outcome("ours: brokers touched", "the path", f"{beside:g} beside it", not beside and is_path))
-        lost = sum(row.lost for row in mine)
+        lost = sum(row.lost for row in mine if row.way == "ours")
         found.append(Outcome("ours: publications lost", "0", f"{lost:,}", lost == 0))
     return found
 
@@ -163,7 +168,7 @@ def _costs(run: ReshapeRun) -> Sheet:
     rows = [
         (
             row.way,
-            row.cell.routing if row.way in ("ours", "straightforward") else "identity",
+            row.cell.routing if row.way in RUNNING else "identity",
             f"{row.cell.brokers}",
             f"{row.cell.subscriptions:,}",
             f"{row.path:.1f}",
@@ -180,9 +185,10 @@ def _costs(run: ReshapeRun) -> Sheet:
         f"Means of {samples} substitutions. Messages: about subscriptions, and those that steer the substitution; entries: the "
         "filters of subscriptions in them. Acknowledgements and other tables are below. The published protocol and the "
         "straightforward way under identity run in the lab, the others are the brokers that run. Ours is ordered while the old "
-        "link lives; all others do without it from the beginning. Touched: brokers that sent or got anything about any table. "
-        "Lost: of all that should have been delivered. Time: until the last message arrives, in link delays; ours ends with "
-        "hanging up the old link, and publications take the new way before that."
+        "link lives; all others do without it from the beginning. Where it has broken, brokers believe for a time what came "
+        "over it. Touched: brokers that sent or got anything about any table. Lost: of all that should have been delivered. "
+        "Time: until the last message arrives, in link delays; ours ends with hanging up the old link, and publications take "
+        "the new way before that."
     )
     columns = (
         "way",
@@ -212,7 +218,7 @@ def _all(run: ReshapeRun) -> Sheet:
             f"{row.acknowledgements:,.0f}",
         )
         for row in run.all_links
-        if row.way in ("ours", "straightforward")
+        if row.way in RUNNING
     ]
     note = "The same with all tables of a broker: watches, interest, and which brokers there are, beside subscriptions."
     columns = ("way", "routing", "brokers", "subscriptions", "messages", "entries", "acknowledgements")

@@ -10,7 +10,7 @@ import pytest
 
 from bench import reshape, reshape_report
 from bench.match import RESULTS
-from bench.replacing import Running, both, by_order, check, in_the_lab, straightforward
+from bench.replacing import Running, after_a_break, both, by_order, check, in_the_lab, straightforward
 from bench.reshape_report import Cell, ReshapeRun, Row, Verdict, outcomes
 from sluice.errors import SluiceError
 from sluice.protocol.reshape.messages import Stage
@@ -37,6 +37,15 @@ def test_brokers_and_the_lab_agree() -> None:
         assert (ours.due, ours.lost) == (swept.due, 0)
         assert ours.messages > swept.messages
     check(network)
+    holding = Running(plan, "covering", holds=True)
+    for each in both(plan):
+        ours, swept = (
+            holding.measure(after_a_break, each.substitution),
+            in_the_lab(each, PROTOCOLS["two sweeps, covering"]),
+        )
+        assert ours.entries == swept.entries
+        assert (ours.touched, ours.off_the_path) == (ours.path, 0)
+    check(holding)
     order = next(iter(network.world.shape.orders.values()))
     order.stage = Stage.REFUSED
     with pytest.raises(SluiceError, match="nothing has failed"):
@@ -63,8 +72,15 @@ def test_a_run_is_written(tmp_path: Path) -> None:
     reshape.write(run, tmp_path)
     written = json.loads((tmp_path / "reshape.json").read_text())
     assert [row["way"] for row in written["rows"] if row["links"] == "all"] == [
-        "straightforward", "ours", "published, repaired", "straightforward, identity", "straightforward", "ours",
-    ]  # fmt: skip
+        "straightforward",
+        "ours",
+        "ours, broken link",
+        "published, repaired",
+        "straightforward, identity",
+        "straightforward",
+        "ours",
+        "ours, broken link",
+    ]
     page = (tmp_path / "reshape.md").read_text()
     assert page.count("## ") == 5
     assert "| published, repaired | 0.0% | 0.0% | 0.0% |" in page
