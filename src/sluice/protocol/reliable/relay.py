@@ -164,9 +164,13 @@ class Relay:
     # --- towards publishers -------------------------------------------------------------------------------------------
 
     def ask(self, source: Peer, message: Missing) -> None:
-        """Passes on what is missing, as far as it did not pass here lately."""
+        """Passes on what is missing, as far as it did not pass here lately.
+
+        What this broker itself has missed may have passed since, for another one: that was not for its own subscribers.
+        """
         runs = message.runs
-        for found, batch in self._cache.find(message.stream, runs, message.by, message.clock):
+        is_own = message.by == self._directions.name
+        for found, batch in () if is_own else self._cache.find(message.stream, runs, message.by, message.clock):
             runs = without(runs, found)
             self.from_cache += count(found)
             self.pass_again(batch, Passage(message.stream, found, {message.by: message.clock}, message.by))

@@ -165,9 +165,8 @@ class Reshape:
 
     def substitute(self, plan: Plan, now: float) -> None:
         """Begins a job that was ordered here, or says why not."""
-        reason = self._objection(plan, (), None)
-        if reason is None and (plan.a, plan.b) == (plan.c, plan.d):
-            reason = "a link cannot be replaced by itself"
+        is_same = (plan.a, plan.b) == (plan.c, plan.d)
+        reason = "a link cannot be replaced by itself" if is_same else self._objection(plan, (), None)
         if reason is not None:
             self._tell_end(plan.job, Stage.REFUSED, (), reason)
             return
