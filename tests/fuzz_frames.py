@@ -32,7 +32,6 @@ from sluice.protocol.messages import (
     Await,
     Change,
     Commit,
-    Connect,
     Deliver,
     Describe,
     Described,
@@ -52,8 +51,6 @@ from sluice.protocol.messages import (
     Lost,
     Missing,
     Notify,
-    Ordered,
-    Part,
     Passage,
     Passed,
     Question,
@@ -62,7 +59,6 @@ from sluice.protocol.messages import (
     Ready,
     Recall,
     Refused,
-    Replace,
     Replay,
     ReplayEvent,
     Replaying,
@@ -77,6 +73,7 @@ from sluice.protocol.messages import (
     Started,
     Version,
 )
+from sluice.protocol.orders import Connect, Ordered, Part, Replace
 from sluice.protocol.reliable.runs import runs_of, union
 from sluice.protocol.reshape.messages import (
     Abort,

@@ -24,7 +24,6 @@ from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
     Answer,
     Commit,
-    Connect,
     Describe,
     Described,
     Done,
@@ -33,16 +32,14 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
-    Leave,
-    Part,
     Recall,
-    Replace,
     ReplayEvent,
     Reply,
     Request,
     Resume,
     Resumed,
 )
+from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
 
 #: No question waits longer than this for something new.

@@ -39,21 +39,17 @@ from sluice.protocol.messages import (
     Answered,
     Ask,
     Change,
-    Connect,
     Deliver,
     Effect,
     Event,
     Failed,
     Kind,
-    Leave,
     LinkDown,
     LinkUp,
     Message,
     Notify,
     NotStored,
-    Part,
     Received,
-    Replace,
     Reply,
     Request,
     Reserve,
@@ -65,6 +61,7 @@ from sluice.protocol.messages import (
     Tick,
 )
 from sluice.protocol.messages import Store as StoreEffect
+from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome

@@ -20,21 +20,8 @@ from sluice.errors import ConfigurationError, SluiceError
 from sluice.limits import MAX_ORDERS
 from sluice.net.address import Address
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import (
-    Answer,
-    Connect,
-    Done,
-    Event,
-    Failed,
-    Leave,
-    LinkUp,
-    Ordered,
-    Part,
-    Replace,
-    Reply,
-    Request,
-    Role,
-)
+from sluice.protocol.messages import Answer, Done, Event, Failed, LinkUp, Reply, Request, Role
+from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
 from sluice.protocol.reshape.messages import (
     Allow,
     Dial,

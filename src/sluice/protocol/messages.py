@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, Notification, Peer, Place
+from sluice.protocol.orders import Order, Ordered
 from sluice.protocol.reshape.messages import Address, JobId, ReshapeEffect, ReshapeEvent, Reshaping
 
 #: Who asked: the name of the client and its number for the filter, as in "alice/3".
@@ -386,38 +387,6 @@ class ReplayEvent:
     missing: tuple[tuple[Peer, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
-    """An order: dial the broker at this address, and be its neighbour from now on."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An order: take the link to this neighbour away for good."""
-
-    neighbour: Peer
-
-
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """An order: replace the link to a neighbour by one between a broker on your side and one on the other side."""
-
-    neighbour: Peer
-    near: Peer
-    far: Peer
-    #: Where the far one listens.
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """An order: stop for good, and send your clients to your neighbours."""
-
-
-#: What reshapes the network.
-Order = Connect | Part | Replace | Leave
 Question = Fetch | Resume | Recall | Commit | Forget | Describe | ReplayEvent | Order
 
 
@@ -445,13 +414,6 @@ class Resumed:
 @dataclass(frozen=True, slots=True)
 class Done:
     """It is done, and on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ordered:
-    """An order is taken: the broker's account of itself tells under this name what becomes of it."""
-
-    job: str
 
 
 @dataclass(frozen=True, slots=True)

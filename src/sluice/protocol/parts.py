@@ -12,7 +12,6 @@ from sluice.protocol.batch import Place
 from sluice.protocol.messages import (
     Answer,
     Commit,
-    Connect,
     Describe,
     Described,
     Done,
@@ -20,17 +19,14 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
-    Leave,
-    Ordered,
-    Part,
     Question,
     Recall,
-    Replace,
     ReplayEvent,
     Replaying,
     Resume,
     Resumed,
 )
+from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
 from sluice.protocol.packing import decode_batch, encode_batch
 
 

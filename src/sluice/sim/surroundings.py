@@ -17,7 +17,6 @@ from sluice.protocol.messages import (
     Answered,
     Ask,
     Commit,
-    Connect,
     Describe,
     Described,
     Done,
@@ -27,11 +26,8 @@ from sluice.protocol.messages import (
     Fetched,
     Forget,
     Kind,
-    Leave,
     NotStored,
-    Part,
     Recall,
-    Replace,
     ReplayEvent,
     Reply,
     Request,
@@ -41,6 +37,7 @@ from sluice.protocol.messages import (
     Store,
     Stored,
 )
+from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
 from sluice.sim import streamed as said
 from sluice.sim.disk import Disk
