@@ -12,7 +12,7 @@ export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order soak clean
+.PHONY: help setup demo test lint bench bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order bench-reshape soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,7 @@ lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order ## run every benchmark
+bench: bench-match bench-route bench-broker bench-reliable bench-spark bench-statistics bench-order bench-reshape ## run every benchmark
 
 bench-match: $(KERNELS) ## measure the matcher and its peers; results go to bench/results
 	$(BIN)/python -m bench.match
@@ -67,6 +67,9 @@ bench-statistics: $(KERNELS) ## count what travels in vain, with and without sta
 
 bench-order: $(KERNELS) ## measure total order over real processes, and compare algorithms for it; results go to bench/results
 	$(BIN)/python -m bench.order
+
+bench-reshape: $(KERNELS) ## compare ways to replace a link of the tree, in virtual time; results go to bench/results
+	$(BIN)/python -m bench.reshape
 
 soak: $(KERNELS) ## generated filters against the plain oracle, simulated networks, fuzzed frames, a thousand killed brokers
 	$(BIN)/python -m pytest -m long
