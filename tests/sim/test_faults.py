@@ -112,7 +112,7 @@ def test_garbage_needs_a_link() -> None:
 def test_messages_are_lost_doubled_and_changed_as_often_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     world = network()
     carried: list[Message] = []
-    monkeypatch.setattr(World, "carry", lambda self, way, message: carried.append(message))
+    monkeypatch.setattr(World, "carry", lambda self, way, message, job: carried.append(message))
     faults.disturb(world, loss=0.2, twice=0.1, changed=0.3)
     assert world.noise is not None
     core = world.brokers["a"].core

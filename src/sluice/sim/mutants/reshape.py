@@ -10,7 +10,6 @@ from sluice.protocol.export import Replica
 from sluice.protocol.messages import Received
 from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.job import Job
-from sluice.protocol.reshape.messages import Mark
 from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Directions, Plane
 from sluice.sim.mutants.mutant import Patch, mutant
@@ -18,7 +17,9 @@ from sluice.sim.mutants.mutant import Patch, mutant
 # --- planes -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("reshape", "no-epoch", "what comes for a channel that is closed counts for the one that the link has now")
+@mutant(
+    "reshape", "no-epoch", "what comes for a channel that is closed counts for the one that the link has now", first=1
+)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def handle(self: Broker, event: Any) -> None:
@@ -31,7 +32,7 @@ def _() -> Patch:
     return Broker, "_handle", make
 
 
-@mutant("reshape", "untagged", "notifications pass from one plane to the other", first=7)
+@mutant("reshape", "untagged", "notifications pass from one plane to the other", first=32)
 def _() -> Patch:
     return Directions, "leads", lambda original: lambda self, source, peer: True
 
@@ -41,7 +42,9 @@ def _() -> Patch:
     return Directions, "_reports", lambda original: lambda self, source, peer: True
 
 
-@mutant("reshape", "sides-switched-at-once", "the sides are told of the new plane as soon as a broker takes part")
+@mutant(
+    "reshape", "sides-switched-at-once", "the sides are told of the new plane as soon as a broker takes part", first=5
+)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def enter(self: Reshape, *more: Any) -> Any:
@@ -54,12 +57,12 @@ def _() -> Patch:
     return Reshape, "_enter", make
 
 
-@mutant("reshape", "sides-never-switched", "the sides are not told of the new plane when a broker flips")
+@mutant("reshape", "sides-never-switched", "the sides are not told of the new plane when a broker flips", first=31)
 def _() -> Patch:
     return Links, "flip", lambda original: lambda self, heard: self.directions.flip()
 
 
-@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=30)
+@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=205)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def leads(self: Directions, source: str, peer: str) -> bool:
@@ -72,7 +75,7 @@ def _() -> Patch:
     return Directions, "leads", make
 
 
-@mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for")
+@mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for", first=2)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def join(self: Links, peer: str) -> None:
@@ -88,7 +91,7 @@ def _() -> Patch:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-@mutant("reshape", "flips-while-preparing", "a broker flips before it has heard from the other side")
+@mutant("reshape", "flips-while-preparing", "a broker flips before it has heard from the other side", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def go_on(self: Reshape, job: Job) -> None:
@@ -100,22 +103,22 @@ def _() -> Patch:
     return Reshape, "_go_on", make
 
 
-@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables", first=28)
+@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables", first=157)
 def _() -> Patch:
     return Links, "is_steered", lambda original: property(lambda self: False)
 
 
-@mutant("reshape", "closes-without-last", "old channels are dropped as soon as a broker has flipped")
+@mutant("reshape", "closes-without-last", "old channels are dropped as soon as a broker has flipped", first=109)
 def _() -> Patch:
     return Job, "is_clear", lambda original: property(lambda self: self.is_flipped)
 
 
-@mutant("reshape", "last-too-early", "a broker says that nothing follows before it has heard so itself")
+@mutant("reshape", "last-too-early", "a broker says that nothing follows before it has heard so itself", first=109)
 def _() -> Patch:
     return Job, "may_say_last", lambda original: lambda self, link: self.is_flipped and not self.old[link].has_said
 
 
-@mutant("reshape", "busy-accepts", "a broker takes part in a second job")
+@mutant("reshape", "busy-accepts", "a broker takes part in a second job", first=7)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def objection(self: Reshape, *more: Any) -> Any:
@@ -129,7 +132,7 @@ def _() -> Patch:
     return Reshape, "_objection", make
 
 
-@mutant("reshape", "abort-leaves-channels", "a job that is called off leaves its channels open")
+@mutant("reshape", "abort-leaves-channels", "a job that is called off leaves its channels open", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def abort(self: Reshape, job: Job, *more: Any) -> None:
@@ -141,7 +144,7 @@ def _() -> Patch:
     return Reshape, "_abort", make
 
 
-@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first", first=57)
+@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first", first=183)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def close(self: Links, peers: list[str], successors: Any = None) -> None:
@@ -153,7 +156,7 @@ def _() -> Patch:
     return Links, "close", make
 
 
-@mutant("reshape", "nothing-copied", "changes of what the old channel told are taken for changes of nothing")
+@mutant("reshape", "nothing-copied", "changes of what the old channel told are taken for changes of nothing", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def copy(self: Replica, other: Replica) -> None:
@@ -167,7 +170,7 @@ def _() -> Patch:
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
-@mutant("reshape", "old-link-left", "the link that was replaced is never hung up")
+@mutant("reshape", "old-link-left", "the link that was replaced is never hung up", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def part(self: Reshape, peer: str) -> None:
@@ -176,8 +179,3 @@ def _() -> Patch:
         return part
 
     return Reshape, "_part", make
-
-
-@mutant("reshape", "marks-forgotten", "a broker takes every link for a part of the tree", first=79)
-def _() -> Patch:
-    return Reshape, "mark", lambda original: lambda self, peer: Mark(0, is_member=True)
