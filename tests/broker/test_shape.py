@@ -12,7 +12,7 @@ import pytest
 
 import sluice
 from sluice import parse
-from sluice.broker.linkbook import FILE_NAME
+from sluice.broker.config import LINKS_FILE
 from sluice.broker.server import Server
 from sluice.client.bus import Bus
 from sluice.client.reshape import add, remove, replace, tree_of
@@ -74,7 +74,7 @@ async def test_a_restart_comes_back_in_the_new_shape(tmp_path: Path) -> None:
         assert link["from"] == "dialled by it" and servers["a"].report()["links"][1]["from"] == "added at run time"
     async with durable_line(tmp_path, ports) as servers:
         assert neighbours(servers["b"]) == {"a"} and neighbours(servers["c"]) == {"a"}
-    (tmp_path / "c" / FILE_NAME).unlink()
+    (tmp_path / "c" / LINKS_FILE).unlink()
     async with durable_line(tmp_path, ports) as servers:
         # It dials as it is configured to, and the other end knows better.
         await until(lambda: neighbours(servers["b"]) == {"a"} and neighbours(servers["c"]) == {"a"})

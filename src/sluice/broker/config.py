@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sluice.broker.linkbook import FILE_NAME
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_NAME
 from sluice.net.address import DEFAULT_PORT, Address
@@ -39,6 +38,9 @@ SHARED = (
     "repair",
     "hold_seconds",
 )
+
+#: Where a data directory has the links that were changed at run time.
+LINKS_FILE = "links.json"
 
 MIB = 1 << 20
 
@@ -229,7 +231,7 @@ class ServerConfig:
     def links_at(self) -> Path | None:
         """The file with the links that were changed at run time; None: they are forgotten when the broker stops."""
         if self.links_file is None and self.data is not None:
-            return self.data / FILE_NAME
+            return self.data / LINKS_FILE
         return self.links_file
 
     @property

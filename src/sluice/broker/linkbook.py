@@ -17,9 +17,6 @@ from sluice.net.address import Address
 from sluice.protocol.batch import Peer
 from sluice.protocol.reshape.messages import Mark
 
-#: Where the changes are kept in a data directory.
-FILE_NAME = "links.json"
-
 
 class LinkBook:
     """Which brokers to dial.
