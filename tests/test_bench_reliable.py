@@ -31,6 +31,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.long
 def test_the_smallest_run_of_everything(tmp_path: Path) -> None:
     """As a user would start it, less what takes long."""
     run = reliable.carry_out(TINY, "python -m bench.reliable")

@@ -34,7 +34,9 @@ Store.append = append
 """
 
 
-@pytest.mark.parametrize(("shape", "brokers", "cycles"), [("line", 3, 5), ("tree", 5, 5)])
+@pytest.mark.parametrize(
+    ("shape", "brokers", "cycles"), [("line", 3, 5), pytest.param("tree", 5, 5, marks=pytest.mark.long)]
+)
 def test_a_killed_broker_loses_nothing_that_was_acknowledged(
     tmp_path: Path, shape: str, brokers: int, cycles: int
 ) -> None:

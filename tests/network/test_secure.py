@@ -222,7 +222,7 @@ NOT_LINKED: dict[str, tuple[Callable[[Pki], dict[str, Any]], str]] = {
 async def test_a_broker_that_is_not_let_in_is_told_why(
     pki: Pki, case: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluice.broker.server.LAST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("sluice.broker.dialler.LAST_RETRY_SECONDS", 0.05)
     settings, reason = NOT_LINKED[case]
     async with running("b1", **pki.settings) as b1:
         second = {**pki.settings, "token_file": pki.b2, "links": (str(b1.address),), **settings(pki)}

@@ -206,7 +206,7 @@ def judge(trace: Trace) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [pytest.param(one, marks=() if place % 4 in (0, 3) else pytest.mark.long) for place, one in enumerate(SETTINGS)],
+    [pytest.param(one, marks=() if place % 8 in (0, 7) else pytest.mark.long) for place, one in enumerate(SETTINGS)],
     ids=str,
 )
 def test_a_real_network_keeps_what_the_specification_promises(setting: Setting) -> None:

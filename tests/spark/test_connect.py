@@ -16,6 +16,8 @@ from tests.spark.matched import STRATEGIES, expected, totals
 
 CORES = 2
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:

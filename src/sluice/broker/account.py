@@ -26,6 +26,7 @@ def of_core(broker: Broker, now: float) -> dict[str, Any]:
         "brokers": [broker.name, *broker.ways[Kind.BROKERS]],
         "requests": len(broker.requests),
         "reliable": broker.reliable.account(),
+        "waits_for": [*broker.reliable.moments.waits_for],
         "order": {**broker.order.account(now), "root": broker.order.algorithm.root},
         "reshape": broker.reshape.account(),
     }
