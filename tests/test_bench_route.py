@@ -20,7 +20,7 @@ from sluice.model.subscription import Subscription
 
 
 @pytest.mark.parametrize("routing", route.ROUTINGS)
-@pytest.mark.parametrize("size", [30, 1_200])
+@pytest.mark.parametrize("size", [30, pytest.param(1_200, marks=pytest.mark.long)])
 def test_broker_and_plain_loops_agree(routing: str, size: int) -> None:
     assert disagreement(routing, size) == ""
 

@@ -85,6 +85,7 @@ def test_on_a_local_cluster(tmp_path: Path) -> None:
     survive(tmp_path, LOCAL_CLUSTER, executors)
 
 
+@pytest.mark.long
 def test_on_a_standalone_cluster(tmp_path: Path, cluster: Cluster) -> None:
     survive(tmp_path, cluster.master, lambda driver: executors(*cluster.workers))
 
