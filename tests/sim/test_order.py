@@ -153,21 +153,21 @@ def test_without_its_root_a_network_goes_on(routing: str, advertisements: str | 
         client.subscribe("n > 0", ordered=True)
         client.subscribe("n % 2 = 0")
     net.run()
-    for n in range(1, 31):
-        clients[n % 3].publish({"n": n})
-    net.run()
+
+    def publish(first: int) -> None:
+        for n in range(first, first + 30):
+            clients[n % 3].publish({"n": n})
+        net.run()
+
+    publish(1)
     assert brokers["a"].core.order.stamped == 30
     brokers["a"].crash()
     net.run()
-    for n in range(31, 61):
-        clients[n % 3].publish({"n": n})
-    net.run()
+    publish(31)
     assert brokers["b"].core.order.stamped == 30
     brokers["a"].restart()
     net.run()
-    for n in range(61, 91):
-        clients[n % 3].publish({"n": n})
-    net.run()
+    publish(61)
     assert brokers["a"].core.order.stamped == 30, "it has forgotten the first 30"
     seen = [[record["n"] for record in client.received] for client in clients]
     assert seen[0] == seen[1] == seen[2] and sorted(seen[0]) == [*range(1, 91)]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from sluice.errors import SluiceError
 from sluice.protocol.messages import Role
-from sluice.protocol.reshape.mending import AGAIN
 from sluice.protocol.reshape.messages import (
+    AGAIN,
     Allow,
     Dial,
     HangUp,

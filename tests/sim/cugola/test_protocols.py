@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sluice.errors import ConfigurationError
+from sluice.sim.broken import Broken
 from sluice.sim.cugola import (
     LITERAL,
     PROTOCOLS,
     REDUCERS,
     REPAIRED,
-    Broken,
     History,
     Plan,
     Protocol,
@@ -84,7 +84,7 @@ def test_a_broken_link_costs_two_sweeps_events_and_never_doubles_one() -> None:
         (Plan.drawn(seed, is_graceful=False) for seed in range(40)), {"": PROTOCOLS["two sweeps, covering"]}
     )[""]
     assert tally.doubling == 0
-    assert tally.lost > 0
+    assert 0 < tally.share_lost < 0.2
 
 
 def test_literal_is_mostly_wrong_and_each_repair_counts() -> None:

@@ -14,14 +14,12 @@ from sluice.protocol.batch import Peer
 from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.host import Host
-from sluice.protocol.reshape.messages import Abort, Adopt, Dial, HangUp, JobId, Neighbours
+from sluice.protocol.reshape.messages import AGAIN, Abort, Adopt, Dial, HangUp, JobId, Neighbours
 from sluice.protocol.reshape.repair import Broken, Repair
 
 if TYPE_CHECKING:
     from sluice.protocol.reshape.reshape import Reshape
 
-#: Whether a job can be tried again with the same plan is up to whoever ordered it; these reasons say that it may help.
-AGAIN = "try again later"
 #: The channel that holds what came over a link that broke.
 HELD = "held"
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 JobId = str
 #: Where a broker can be dialled, "host:port"; None: the surroundings find it by its name.
 Address = str | None
+#: Whether a job can be tried again with the same plan is up to whoever ordered it; these reasons say that it may help.
+AGAIN = "try again later"
 
 
 @dataclass(frozen=True, slots=True)

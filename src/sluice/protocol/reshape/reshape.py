@@ -25,8 +25,9 @@ from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.host import Host
 from sluice.protocol.reshape.job import Job, Old
-from sluice.protocol.reshape.mending import AGAIN, Mending
+from sluice.protocol.reshape.mending import Mending
 from sluice.protocol.reshape.messages import (
+    AGAIN,
     Abort,
     Address,
     Adopt,

@@ -5,7 +5,7 @@ Cugola, Frey, Murphy and Picco is here because it fails as printed; each of its 
 two sweeps are here to be compared with it. It shares nothing with the running brokers.
 """
 
-from sluice.sim.cugola.checks import Broken, disturbed, lost, twice, wrong_tables
+from sluice.sim.cugola.checks import disturbed, lost, twice, wrong_tables
 from sluice.sim.cugola.compare import PROTOCOLS, Tally, compare
 from sluice.sim.cugola.counterexamples import COUNTER_EXAMPLES, CounterExample
 from sluice.sim.cugola.dispatcher import Dispatcher, Protocol
@@ -21,7 +21,6 @@ __all__ = [
     "PROTOCOLS",
     "REDUCERS",
     "REPAIRED",
-    "Broken",
     "Client",
     "CounterExample",
     "Dispatcher",

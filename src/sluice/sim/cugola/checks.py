@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from sluice.sim.broken import Broken
 from sluice.sim.cugola.network import History
 from sluice.sim.cugola.pattern import NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A check that failed, and what it says."""
-
-    check: str
-    says: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.says}"
 
 
 def wrong_tables(history: History) -> Iterator[Broken]:

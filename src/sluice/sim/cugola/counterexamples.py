@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sluice.sim.cugola.checks import Broken, disturbed, wrong_tables
+from sluice.sim.broken import Broken
+from sluice.sim.cugola.checks import disturbed, wrong_tables
 from sluice.sim.cugola.network import History, run
 from sluice.sim.cugola.pattern import Pattern
 from sluice.sim.cugola.plan import Client, Plan

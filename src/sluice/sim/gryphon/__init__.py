@@ -4,7 +4,6 @@
 of 6.1 and the equal vectors of 6.2. It shares nothing with the running brokers, so that both can be compared.
 """
 
-from sluice.sim.gryphon.checks import Broken
 from sluice.sim.gryphon.guard import (
     EQUAL_VECTORS,
     LITERAL,
@@ -25,7 +24,6 @@ __all__ = [
     "LITERAL",
     "REPAIRED",
     "SINGLE_PATH",
-    "Broken",
     "Constraints",
     "Delivery",
     "Generic",

@@ -6,24 +6,13 @@ Each check gives words for what is wrong. They may ask the oracle, which no brok
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from sluice.sim.broken import Broken
 from sluice.sim.gryphon.asked import Asked, Known, Oracle
 from sluice.sim.gryphon.conjunction import Conjunctions, union
 from sluice.sim.gryphon.message import Message
 from sluice.sim.gryphon.publisher import Stream
 from sluice.sim.gryphon.subscriber import Delivery, Subscriber
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A check that failed, and what it says."""
-
-    check: str
-    says: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.says}"
 
 
 def uncovered(known: Known, conjunctions: Conjunctions) -> Iterator[Asked]:

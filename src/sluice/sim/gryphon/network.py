@@ -12,11 +12,11 @@ from random import Random
 from typing import assert_never
 
 from sluice.errors import SluiceError
+from sluice.sim.broken import Broken
 from sluice.sim.domain import Record
 from sluice.sim.gryphon import checks
 from sluice.sim.gryphon.asked import Known, Oracle
 from sluice.sim.gryphon.change import Advance, Change, Snapshot, Upward
-from sluice.sim.gryphon.checks import Broken
 from sluice.sim.gryphon.conjunction import Conjunctions, conjunctions_of, position_of
 from sluice.sim.gryphon.constrained import ConstrainedLeaf, ConstrainedRouter
 from sluice.sim.gryphon.guard import REPAIRED, Constraints, Guard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from sluice.sim.broken import Broken
 from sluice.sim.domain import POINTS, TEXTS
-from sluice.sim.gryphon.checks import Broken
 from sluice.sim.gryphon.conjunction import conjunctions_of
 from sluice.sim.gryphon.guard import Guard
 from sluice.sim.gryphon.network import Generic

@@ -5,7 +5,7 @@ algorithm is here because it does not keep its promise; FIFO links, a central se
 and floors are here to be compared with it. It shares nothing with the running brokers.
 """
 
-from sluice.sim.padres.checks import Broken, broken, degrees, ordering_degree
+from sluice.sim.padres.checks import broken, degrees, ordering_degree
 from sluice.sim.padres.compare import ALGORITHMS, Tally, compare
 from sluice.sim.padres.counterexamples import COUNTER_EXAMPLES, CounterExample
 from sluice.sim.padres.network import Algorithm, History, run
@@ -17,7 +17,6 @@ __all__ = [
     "ALGORITHMS",
     "COUNTER_EXAMPLES",
     "Algorithm",
-    "Broken",
     "Carrier",
     "CounterExample",
     "Crash",

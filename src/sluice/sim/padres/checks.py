@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
+from sluice.sim.broken import Broken
 from sluice.sim.padres.network import History
 from sluice.sim.padres.plan import Crash, Cut, Publication
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A check that failed, and what it says."""
-
-    check: str
-    says: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.says}"
 
 
 def broken(history: History) -> list[Broken]:
