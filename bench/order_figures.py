@@ -38,7 +38,7 @@ def plot(run: OrderRun, path: Path) -> None:
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8, frameon=False)
+            axis.legend(fontsize=8, frameon=False, ncols=2 if axis is shares else 1)
     figure.tight_layout()
     figure.savefig(path, dpi=150, facecolor="white")
     pyplot.close(figure)
@@ -87,6 +87,7 @@ def _shares(axis: Any, run: OrderRun) -> None:
                     axis.plot(*zip(*points, strict=True), color=colour, marker=place, linestyle=style, label=label)
     axis.axhline(BASELINE_MILLISECONDS, color=PAPER, linestyle=":", label="paper, FIFO and sequencer: longest (text)")
     axis.set_yscale("log")
+    axis.set_ylim(top=5 * BASELINE_MILLISECONDS)
     axis.set_xlabel("ordered publications, %")
     axis.set_title("Figures 5(d), 6(c), 7: end to end, ms", fontsize=11, loc="left")
 
