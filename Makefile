@@ -5,6 +5,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 READY := .venv/.ready
 KERNELS := .venv/.kernels
+CLASSES := .cache/spark.jsa
 
 # matplotlib would otherwise keep its font cache in the home directory.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
@@ -33,9 +34,13 @@ $(KERNELS): $(READY) $(wildcard src/sluice/match/*.py)
 demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stops it)
 	@$(BIN)/sluice demo
 
-# Two things at a time, as most machines have two cores: first types and kernels, then the tests.
+# Every Spark of the tests starts with these; without them it takes twice as long.
+$(CLASSES): tests/jvm.py $(READY) | setup
+	@echo "test: keeping the classes of Spark"; $(BIN)/python -m tests.jvm 2>/dev/null || echo "test: going on without them"
+
+# Two things at a time, as most machines have two cores: first what is made once and types, then the tests.
 test: ## lint, types, doctests, examples in the docs, and all tests
-	@$(MAKE) --no-print-directory --jobs=2 setup lint
+	@$(MAKE) --no-print-directory --jobs=2 $(CLASSES) lint
 	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)

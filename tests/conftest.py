@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import jvm
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -48,6 +50,7 @@ settings.load_profile("sluice")
 
 # A shell that runs the suite in the background has it ignore Ctrl-C, and what tests start would do so too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+jvm.settle()
 
 
 def pytest_configure(config: pytest.Config) -> None:
