@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ TEXTS = sorted(
     for path in ROOT.glob(pattern)
     if path.suffix in {".py", ".md", ".toml", ".txt", ".sh", ".json", ".yml", ""}
     and path.is_file()
-    and "__pycache__" not in path.parts
+    and not {"__pycache__", ".git"} & {*path.parts}
 )
 PAGES = [path for path in TEXTS if path.suffix == ".md"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -59,6 +60,16 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
 def room_of(path: Path) -> str:
     """The room a module is in: its folder, or its own name right under the package."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -66,7 +77,7 @@ def room_of(path: Path) -> str:
 
 def imports_of(path: Path) -> Iterator[str]:
     """The full names of the modules that a module imports, wherever in it; `from m import n` gives m and m.n."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,10 +89,15 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def packages_imported(path: Path) -> set[str]:
+    """What a module imports, by the first names."""
+    return {name.partition(".")[0] for name in imports_of(path)}
+
+
 def rooms_imported(path: Path) -> set[str]:
     """The rooms that a module imports from; "sluice" where it takes a name from the package itself."""
+    known = {*GROUND, *ROOMS, "__init__", "__main__"}
     found = set()
-    known = {room_of(module) for module in MODULES}
     for name in imports_of(path):
         top, _, rest = name.partition(".")
         if top == "sluice" and rest:
@@ -90,54 +106,56 @@ def rooms_imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_imports_point_upward(path: Path) -> None:
-    room = room_of(path)
-    if room in ("__init__", "__main__"):
-        return
-    if room in GROUND:
-        allowed = set(GROUND)
-    else:
-        assert room in ROOMS, f"{room} is in no known room: give it a place in ROOMS"
-        allowed = {*GROUND, *ROOMS[: ROOMS.index(room) + 1], *(["sluice"] if room in USERS else [])}
-    assert rooms_imported(path) <= allowed
+def test_imports_point_upward() -> None:
+    known = {*GROUND, *ROOMS}
+    for path in MODULES:
+        room = room_of(path)
+        if room in ("__init__", "__main__"):
+            continue
+        assert room in known, f"{named(path)} is in no known room: give it a place in ROOMS"
+        own = GROUND if room in GROUND else (*GROUND, *ROOMS[: ROOMS.index(room) + 1])
+        allowed = {*own, *(["sluice"] if room in USERS else [])}
+        assert rooms_imported(path) <= allowed, named(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_a_module_says_what_it_promises(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), "the module has no docstring"
+def test_a_module_says_what_it_promises() -> None:
+    silent = [named(path) for path in MODULES if not ast.get_docstring(parsed(path))]
+    assert not silent, "these modules have no docstring"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_a_module_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 600, "over 600 lines: look for a second noun in it"
+def test_a_module_is_short() -> None:
+    long = [named(path) for path in MODULES if len(text_of(path).splitlines()) > 600]
+    assert not long, "over 600 lines: look for a second noun in them"
 
 
-@pytest.mark.parametrize("path", [*(path for path in MODULES if room_of(path) in PURE_ROOMS), *PURE_MODULES], ids=named)
-def test_pure_rooms_stay_pure(path: Path) -> None:
-    assert not {name.partition(".")[0] for name in imports_of(path)} & IMPURE
+def test_pure_rooms_stay_pure() -> None:
+    pure = [*(path for path in MODULES if room_of(path) in PURE_ROOMS), *PURE_MODULES]
+    assert not [named(path) for path in pure if packages_imported(path) & IMPURE]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_nothing_is_pickled(path: Path) -> None:
-    assert not {name.partition(".")[0] for name in imports_of(path)} & {"pickle", "cloudpickle", "marshal", "shelve"}
-    assert "allow_pickle=True" not in path.read_text()
+def test_nothing_is_pickled() -> None:
+    picklers = {"pickle", "cloudpickle", "marshal", "shelve"}
+    assert not [named(path) for path in MODULES if packages_imported(path) & picklers]
+    assert not [named(path) for path in MODULES if "allow_pickle=True" in text_of(path)]
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=named)
-def test_no_path_of_a_machine(path: Path) -> None:
-    found = re.findall(r"(?<![\w.~])/(?:work|tmp|root|home|Users)/[\w.-]+", path.read_text())
-    assert not found
+def test_no_path_of_a_machine() -> None:
+    assert not found_in(TEXTS, r"(?<![\w.~])/(?:work|tmp|root|home|Users)/[\w.-]+")
 
 
-@pytest.mark.parametrize("path", [path for path in TEXTS if path.suffix == ".py"], ids=named)
-def test_nothing_is_left_for_later(path: Path) -> None:
-    assert not re.findall(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b", path.read_text())
+def test_nothing_is_left_for_later() -> None:
+    programs = [path for path in TEXTS if path.suffix == ".py"]
+    assert not found_in(programs, r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+
+
+def found_in(paths: list[Path], pattern: str) -> dict[str, list[str]]:
+    """What a pattern finds in files, by their names."""
+    return {named(path): found for path in paths if (found := re.findall(pattern, text_of(path)))}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_links_resolve(path: Path) -> None:
-    prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text_of(path), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if re.match(r"[a-z]+:", target):
             continue
@@ -150,7 +168,7 @@ def test_links_resolve(path: Path) -> None:
 
 def anchors_of(page: Path) -> set[str]:
     """The anchors that a rendered page has: its headings in small letters, words joined by dashes."""
-    headings = re.findall(r"^#+ +(.*)$", page.read_text(), flags=re.MULTILINE)
+    headings = re.findall(r"^#+ +(.*)$", text_of(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
@@ -173,9 +191,7 @@ def test_constraints_are_names_and_versions() -> None:
 def test_the_bare_package_needs_what_it_imports() -> None:
     """Outside the rooms that have an extra of their own, third-party imports and dependencies are the same."""
     extra_rooms = {"spark", "console", "lab"}
-    imported = {
-        name.partition(".")[0] for path in MODULES if room_of(path) not in extra_rooms for name in imports_of(path)
-    }
+    imported = {name for path in MODULES if room_of(path) not in extra_rooms for name in packages_imported(path)}
     foreign = imported - set(sys.stdlib_module_names) - {"sluice", "__future__", ""}
     assert foreign == {package_of(one).replace("-", "_") for one in DEPENDENCIES[""]}
 
