@@ -135,6 +135,15 @@ def test_without_being_asked_it_does_not(start: Start) -> None:
         assert process.poll() is None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="tells what a process has loaded in another way")
+def test_nothing_is_loaded_that_a_broker_does_without(start: Start) -> None:
+    process = start()
+    address_in(process)
+    loaded = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "/pyarrow/" in loaded
+    assert "/pandas/" not in loaded
+
+
 def test_a_file_has_no_end_to_wait_for(tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.touch()
