@@ -27,16 +27,24 @@ if TYPE_CHECKING:
 SEED = os.environ.get("SLUICE_SEED")
 EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "1"))
 
-#: What is in the names of files whose tests share something that is slow to start, a cluster, a Spark, a network of processes,
-#: and what that is; the first one counts.
+#: What is in the names of tests that share something that is slow to start, a cluster, a Spark, a network of processes, and
+#: what that is; the first one counts.
 TOGETHER = {
     "spark/test_archive_faults.py": "cluster",
     "spark/test_faults.py": "cluster",
     "spark/test_cluster.py": "cluster",
     "spark/test_connect.py": "server",
-    "spark": "Spark",
+    "spark/": "Spark",
+    "tests/test_bench_spark.py": "Spark",
+    "tests/test_spark_oracle.py": "Spark",
+    "examples_run[docs/how-to/archive-and-history.md]": "Spark",
+    "examples_run[docs/how-to/match-on-spark.md]": "Spark",
+    "examples_run[docs/how-to/patterns.md]": "Spark",
+    "examples_run[docs/how-to/spark-source-and-sink.md]": "Spark",
     "tests/client/test_status.py": "network",
 }
+#: Where the names of tests start that may take half a minute: at the end, one of them would keep everybody waiting.
+FIRST = ("tests/network/", "tests/test_bench", "tests/test_docs.py")
 
 settings.register_profile(
     "sluice",
@@ -62,12 +70,20 @@ def pytest_report_header() -> str:
     return f"generated examples: {EXAMPLES}x, {'the fixed ones' if SEED is None else f'SLUICE_SEED={SEED}'}"
 
 
+def scope_of(nodeid: str) -> str:
+    """What a test belongs to: what it shares with others, or itself."""
+    return next((shared for part, shared in TOGETHER.items() if part in nodeid), nodeid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: scope_of(item.nodeid) != item.nodeid or not item.nodeid.startswith(FIRST))
+
+
 class Scheduling(LoadScopeScheduling):
     """Gives each worker the next test that nobody has yet, and tests that belong together to one worker, first of all."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return next((shared for part, shared in TOGETHER.items() if part in file), nodeid)
+        return scope_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
