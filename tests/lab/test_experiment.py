@@ -183,9 +183,25 @@ class TestExpectations:
     @pytest.mark.parametrize("experiment", EXPERIMENTS)
     @pytest.mark.parametrize("advertisements", [False, True])
     def test_exactly_for_simple(self, experiment: Experiment, advertisements: bool) -> None:
-        setup = Setup(experiment=experiment, routing="simple", subscriptions=ONE_EACH, advertisements=advertisements)
-        wanted, result = expected(setup, TREE), run(replace(setup, rounds=1), TREE)
+        setup = Setup(experiment=experiment, routing="simple", subscriptions=70, advertisements=advertisements)
+        wanted, result = expected(setup, SMALL), run(replace(setup, rounds=1), SMALL)
         assert (wanted.remote_entries, wanted.admin_messages) == (result.remote_entries, result.admin_messages)
+
+    @pytest.mark.parametrize(
+        ("experiment", "advertisements", "entries", "messages"),
+        [
+            ("table-size", False, 106 * ONE_EACH, 106),
+            ("table-size", True, 2_500, 250 / 67),
+            ("admin-messages", False, 106 * 340, 106),
+            ("admin-messages", True, 1_290, 250 / 67),
+        ],
+    )
+    def test_the_closed_forms_for_simple(
+        self, experiment: Experiment, advertisements: bool, entries: int, messages: float
+    ) -> None:
+        setup = Setup(experiment=experiment, routing="simple", subscriptions=ONE_EACH, advertisements=advertisements)
+        wanted = expected(setup, TREE)
+        assert (wanted.remote_entries, wanted.admin_messages) == (entries, messages)
 
     def test_none_where_there_is_no_formula(self) -> None:
         wanted = expected(Setup(experiment="table-size", routing="imperfect", subscriptions=10), TREE)
