@@ -25,7 +25,7 @@ def _() -> Patch:
     return Session, "_ask", make
 
 
-@mutant("completeness", "ack-too-early", "a broker acknowledges what it has not heard back about")
+@mutant("completeness", "ack-too-early", "a broker acknowledges what it has not heard back about", first=6)
 def _() -> Patch:
     return Completion, "owe", lambda original: lambda self, peer, version, exports: original(self, peer, version, ())
 
@@ -34,6 +34,7 @@ def _() -> Patch:
     "completeness",
     "rider-not-waiting",
     "a filter that another one covers does not wait for the other one's acknowledgement",
+    first=12,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -78,7 +79,7 @@ def _() -> Patch:
     return Taken, "new", lambda original: lambda self, batch, rows: rows
 
 
-@mutant("completeness", "cache-silent", "a cache never gives anything back")
+@mutant("completeness", "cache-silent", "a cache never gives anything back", first=5)
 def _() -> Patch:
     return Cache, "missed", lambda original: lambda self, direction, added, passes, now: iter(())
 

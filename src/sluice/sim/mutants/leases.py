@@ -16,7 +16,7 @@ def _() -> Patch:
     return Broker, "_renew", lambda original: lambda self: self._rebuild()
 
 
-@mutant("leases", "client-never-renews", "a client does not renew what it asked for")
+@mutant("leases", "client-never-renews", "a client does not renew what it asked for", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def tick(self: Session) -> None:
@@ -29,7 +29,7 @@ def _() -> Patch:
     return Session, "_tick", make
 
 
-@mutant("leases", "digest-believed", "a digest is never compared with what is held")
+@mutant("leases", "digest-believed", "a digest is never compared with what is held", first=3)
 def _() -> Patch:
     return Replica, "agrees", lambda original: lambda self, message: True
 
@@ -39,12 +39,12 @@ def _() -> Patch:
     return Replica, "agrees", lambda original: lambda self, message: self.version == message.version
 
 
-@mutant("leases", "nothing-worked-out-anew", "what is derived from the tables is never worked out anew")
+@mutant("leases", "nothing-worked-out-anew", "what is derived from the tables is never worked out anew", first=8)
 def _() -> Patch:
     return Broker, "_rebuild", lambda original: lambda self: None
 
 
-@mutant("leases", "lost-unanswered", "a broker does not answer when somebody has lost what it told")
+@mutant("leases", "lost-unanswered", "a broker does not answer when somebody has lost what it told", first=3)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def receive(self: Broker, peer: str, message: Any) -> None:
@@ -56,7 +56,7 @@ def _() -> Patch:
     return Broker, "_receive", make
 
 
-@mutant("leases", "never-expires", "what is not renewed is kept for ever")
+@mutant("leases", "never-expires", "what is not renewed is kept for ever", first=9)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def tick(self: Broker) -> None:

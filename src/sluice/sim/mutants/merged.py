@@ -44,7 +44,7 @@ def _() -> Patch:
     return Floors, "stamp", lambda original: lambda self, is_marked, moment: original(self, is_marked, 0)
 
 
-@mutant("reliable", "promised-over-the-disk", "a broker promises the moment of what it is still storing", first=5)
+@mutant("reliable", "promised-over-the-disk", "a broker promises the moment of what it is still storing", first=8)
 def _() -> Patch:
     return Floors, "present", lambda original: property(lambda self: self.clock)
 
@@ -131,7 +131,7 @@ def _() -> Patch:
     return Reliable, "_promise", make
 
 
-@mutant("reliable", "start-untold", "a client does not hear how far a stream is in which it has just started", first=15)
+@mutant("reliable", "start-untold", "a client does not hear how far a stream is in which it has just started", first=16)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def start(self: Subscribers, name: str, stream: Stream, clock: int) -> Iterator[Any]:

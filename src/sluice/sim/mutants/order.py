@@ -47,7 +47,7 @@ def _() -> Patch:
     "order",
     "promise-before-the-last",
     "a promise rides on the first publication that goes, and others follow",
-    first=18,
+    first=24,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -154,7 +154,7 @@ def _() -> Patch:
     return Floors, "carries", make
 
 
-@mutant("order", "nobody-begins", "links are waited for only if something stamped came over them before")
+@mutant("order", "nobody-begins", "links are waited for only if something stamped came over them before", first=4)
 def _() -> Patch:
     def make(original: Any) -> Any:
         return property(

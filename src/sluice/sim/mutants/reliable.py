@@ -27,7 +27,7 @@ def _() -> Patch:
     return relay, "knows", lambda original: lambda held, needed: True
 
 
-@mutant("reliable", "silence-raised", "a silence says that it knows of more than whoever left something out")
+@mutant("reliable", "silence-raised", "a silence says that it knows of more than whoever left something out", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def flush(self: Relay, key: Any) -> None:
@@ -74,7 +74,9 @@ def _() -> Patch:
     return Relay, "_flush", make
 
 
-@mutant("reliable", "silence-forgotten", "silences that wait are dropped when something is sent, and nobody asks")
+@mutant(
+    "reliable", "silence-forgotten", "silences that wait are dropped when something is sent, and nobody asks", first=1
+)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def say(self: Relay, direction: str, part: Any, passage: Passage, now: float) -> None:
@@ -89,7 +91,7 @@ def _() -> Patch:
     return Relay, "_say", make
 
 
-@mutant("reliable", "again-as-silence", "what is sent again is left out where it should be passed on")
+@mutant("reliable", "again-as-silence", "what is sent again is left out where it should be passed on", first=7)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def pass_again(self: Relay, batch: Any, passage: Passage) -> None:
@@ -103,7 +105,7 @@ def _() -> Patch:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("reliable", "no-base-check", "a change is taken over whatever it is based on")
+@mutant("reliable", "no-base-check", "a change is taken over whatever it is based on", first=6)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def change(self: Replica, message: Any) -> Any:
@@ -119,7 +121,7 @@ def _() -> Patch:
     return Replica, "change", make
 
 
-@mutant("reliable", "clocks-outlive-entries", "the clocks of a peer that is gone still count")
+@mutant("reliable", "clocks-outlive-entries", "the clocks of a peer that is gone still count", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def note(self: Table, peer: str) -> None:
@@ -173,7 +175,7 @@ def _() -> Patch:
     return Subscribers, "_time_of_box", lambda original: lambda self, box, now: original(self, box, now - 1)
 
 
-@mutant("reliable", "weak-silence-counts", "a silence counts for subscriptions that it knows nothing of")
+@mutant("reliable", "weak-silence-counts", "a silence counts for subscriptions that it knows nothing of", first=2)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def start(self: Subscribers, name: str, stream: Stream, clock: int) -> Iterator[Any]:
@@ -185,7 +187,7 @@ def _() -> Patch:
     return Subscribers, "_start", make
 
 
-@mutant("reliable", "jumps-gaps", "a stream goes on behind a gap though somebody was promised what is in it")
+@mutant("reliable", "jumps-gaps", "a stream goes on behind a gap though somebody was promised what is in it", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def following(self: Subscribers, stream: Stream) -> Any:
@@ -213,7 +215,7 @@ def _() -> Patch:
     return Subscribers, "hear", make
 
 
-@mutant("reliable", "never-asks", "what is missing is not asked for")
+@mutant("reliable", "never-asks", "what is missing is not asked for", first=7)
 def _() -> Patch:
     return (
         Subscribers,
@@ -223,7 +225,10 @@ def _() -> Patch:
 
 
 @mutant(
-    "reliable", "asks-without-time", "whoever asks does not say which of its subscriptions the answer has to know of"
+    "reliable",
+    "asks-without-time",
+    "whoever asks does not say which of its subscriptions the answer has to know of",
+    first=7,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -235,7 +240,7 @@ def _() -> Patch:
     return Subscribers, "ask", make
 
 
-@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=38)
+@mutant("reliable", "loss-untold", "what is lost for good is passed over in silence", first=40)
 def _() -> Patch:
     return Subscribers, "_lose", lambda original: lambda self, name, first, last: iter(())
 
@@ -276,7 +281,7 @@ def _() -> Patch:
     return Relay, "end", make
 
 
-@mutant("reliable", "log-silent", "the log does not answer")
+@mutant("reliable", "log-silent", "the log does not answer", first=2)
 def _() -> Patch:
     return Reliable, "answered", lambda original: lambda self, id, answer: self.source.was_read(id) is not None
 
@@ -356,7 +361,7 @@ def _() -> Patch:
     return Directions, "tells", make
 
 
-@mutant("reliable", "nothing-read-again", "a client goes on with what is live after a broken link")
+@mutant("reliable", "nothing-read-again", "a client goes on with what is live after a broken link", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def started(self: Tracked, stream: str, offset: int, now: float) -> bool:

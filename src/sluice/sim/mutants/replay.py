@@ -62,7 +62,7 @@ def _() -> Patch:
     return Tail, "keep", make
 
 
-@mutant("replay", "kept-is-lost", "what came live before a stream was read is not given out afterwards")
+@mutant("replay", "kept-is-lost", "what came live before a stream was read is not given out afterwards", first=5)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def join(self: Seam, stream: str, tail: Tail) -> None:
@@ -92,7 +92,7 @@ def _() -> Patch:
     return Seam, "_fetched", make
 
 
-@mutant("replay", "no-seam-after-a-new-link", "after a broken link what is live goes on where it is by then")
+@mutant("replay", "no-seam-after-a-new-link", "after a broken link what is live goes on where it is by then", first=24)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def completed(self: Seam, now: float) -> None:

@@ -117,7 +117,7 @@ def _() -> Patch:
     return Merged, "update", make
 
 
-@mutant("routing", "merger-loses-part", "a merger of three filters or more leaves out one of them")
+@mutant("routing", "merger-loses-part", "a merger of three filters or more leaves out one of them", first=34)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def mergers(key: Any, parts: Any, policy: Any) -> Any:
@@ -129,7 +129,7 @@ def _() -> Patch:
     return stages, "_mergers", make
 
 
-@mutant("routing", "gap-narrowed", "closing the gaps of a merger by traffic loses its last interval")
+@mutant("routing", "gap-narrowed", "closing the gaps of a merger by traffic loses its last interval", first=21)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def close_gaps(self: Traffic, name: str, whole: Any, rest: Any) -> Any:
@@ -142,7 +142,10 @@ def _() -> Patch:
 
 
 @mutant(
-    "routing", "loosened-twin-removed", "of two filters that are the same without a side, one takes the other with it"
+    "routing",
+    "loosened-twin-removed",
+    "of two filters that are the same without a side, one takes the other with it",
+    first=21,
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
