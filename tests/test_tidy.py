@@ -29,6 +29,7 @@ ROOMS = (
     "sim",
     "lab",
     "demo",
+    "usage",
     "cli",
 )
 #: Everybody may import these; they import no room.

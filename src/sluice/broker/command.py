@@ -38,7 +38,9 @@ Run a broker until Ctrl-C or SIGTERM, which let it finish what it has accepted; 
 standard output tells where it listens; logs go to standard error.
 
 Settings come from a TOML file, then from the environment, then from flags; the later wins. A duration is written as 500ms,
-5s, 2m, 1h or 7d, a size as 100kB, 16MiB or 4GiB. --check tells what the broker would do and where each value comes from."""
+5s, 2m, 1h or 7d, a size as 100kB, 16MiB or 4GiB. --check tells what the broker would do and where each value comes from.
+
+`sluice broker join` runs one that becomes part of a network, `sluice broker leave` takes one out of it."""
 BROKER_EXAMPLES = """\
   sluice broker --name b1
   sluice broker --name b2 --listen 127.0.0.1:7471 --link 127.0.0.1:7470 --data b2.data --retain-seconds 7d
