@@ -140,7 +140,6 @@ class Server:
         accepted: dict[Peer, int] = {}
         incarnation, head, moment = time.time_ns() // 1_000_000, 0, 0
         if self.config.data is not None:
-            self.config.data.mkdir(parents=True, exist_ok=True)
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
             retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
             pending = self.config.memory_bytes // 4
@@ -346,7 +345,8 @@ class Server:
             if not self._stopping:
                 self.post(LinkDown(peering.name, peering.is_parted))
         elif not peering.is_up:
-            log("refused", level=logging.WARNING, reason=reason)
+            where: dict[str, Any] = {} if peering.dialled is None else {"address": str(peering.dialled)}
+            log("refused", level=logging.WARNING, **where, reason=reason)
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 
