@@ -276,13 +276,15 @@ def state_of(kept: Kept) -> str:
 
 def table_of(everybody: Mapping[str, Kept]) -> Table:
     """Who is up, as a table."""
+    from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from sluice.broker.supervise import State
 
     has_nodes = any(kept.broker.config.node is not None for kept in everybody.values())
     columns = [*(["node"] if has_nodes else []), "broker", "address", "process", "state", "restarts"]
-    table = Table(*columns, title="Ctrl-C stops them all", title_justify="left")
+    table = Table(*columns, title="Ctrl-C stops them all", title_justify="left", box=box.SIMPLE_HEAD)
     colours = {State.UP: "green", State.DOWN: "red"}
     for name, kept in everybody.items():
         runs = kept.state in (State.STARTING, State.UP, State.STOPPING)
@@ -292,7 +294,7 @@ def table_of(everybody: Mapping[str, Kept]) -> Table:
             name,
             str(kept.broker.address),
             str(kept.broker.pid) if runs else "",
-            f"[{colours.get(kept.state, 'yellow')}]{state}",
+            Text(state, style=colours.get(kept.state, "yellow")),
             f"{kept.restarts:,}",
         )
     return table

@@ -180,8 +180,8 @@ class Server:
             )
         except OSError as error:
             raise ConfigurationError(
-                f"{self.name} cannot listen on {self.address}: {reason(error)}. Say with --listen where else; "
-                "with port 0 the kernel picks one that is free"
+                f"{self.name} cannot listen on {self.address}: {reason(error)}. Let it listen elsewhere, "
+                "with --listen or, for `sluice up`, port in the file; with port 0 the kernel picks one that is free"
             ) from None
         self.address = self.address._replace(port=self._listener.sockets[0].getsockname()[1])
         log("listens", address=str(self.address))
