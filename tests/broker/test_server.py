@@ -177,9 +177,7 @@ async def say(raw: Raw, said: bytes | Anything) -> str:
 async def test_a_place_that_is_taken_is_named() -> None:
     async with running() as server:
         listen = f"127.0.0.1:{server.address.port}"
-        with pytest.raises(
-            ConfigurationError, match=f"c cannot listen on .*{listen}: address already in use. Let it"
-        ):
+        with pytest.raises(ConfigurationError, match=f"c cannot listen on .*{listen}: address already in use. Let it"):
             await Server(ServerConfig(name="c", listen=listen)).start()
 
 
