@@ -249,7 +249,7 @@ def plot(run: BrokerRun, path: Path) -> None:
 
         return draw
 
-    def line(scenario: str, title: str, scale: str) -> Callable[[Axes], None]:
+    def line(scenario: str, of: str, scale: str) -> Callable[[Axes], None]:
         def draw(axis: Axes) -> None:
             entries = [entry for entry in run.of(scenario) if entry.trials]
             rates = [entry.per_second for entry in entries]
@@ -257,7 +257,8 @@ def plot(run: BrokerRun, path: Path) -> None:
             axis.set_xscale(scale)
             axis.set_ylim(0, 1.15 * max(rates, default=1.0))
             axis.yaxis.set_major_formatter(thousands)
-            axis.set_title(f"Sluice: {title}, messages/s", fontsize=11, loc="left")
+            axis.set_title(f"Sluice by its {of}, messages/s", fontsize=11, loc="left")
+            axis.set_xlabel(of)
             axis.grid(True, which="major", color="#d9d9d9", linewidth=0.8)
 
         return draw
@@ -266,8 +267,8 @@ def plot(run: BrokerRun, path: Path) -> None:
         "one-to-one": bars("one-to-one", "One to one"),
         "filters": bars("filters", "Content filters"),
         "durable": bars("durable", "Durable publish"),
-        "subscriptions": line("subscriptions", "against subscriptions", "log"),
-        "line": line("line", "against brokers in a line", "linear"),
+        "subscriptions": line("subscriptions", "subscriptions", "log"),
+        "line": line("line", "brokers in a line", "linear"),
     }
     drawn = [panel for scenario, panel in panels.items() if any(entry.trials for entry in run.of(scenario))]
     if not drawn:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bench.report import Sheet
 from bench.spark.child import BINNED, OURS, PLAIN
-from bench.spark.match import SCALED, Figure, SparkRun, sheets, wrong
+from bench.spark.match import SCALED, Figure, SparkRun, plot, sheets, wrong
 
 CASE = (1_000_000, 100_000)
 
@@ -47,6 +49,15 @@ def test_cores_and_workers_stand_beside_each_other() -> None:
         ("2 workers", "2.50", "2.0×"),
     ]
     assert all(row[3] == "local[2]" for row in sheet(found(), "Counting matches per subscription").rows)
+
+
+def test_a_run_of_sluice_alone_has_a_picture_of_cores_alone(tmp_path: Path) -> None:
+    run = found()
+    plot(run, tmp_path / "all.png")
+    run.figures = [each for each in run.figures if each.contestant == OURS]
+    plot(run, tmp_path / "ours.png")
+    assert (tmp_path / "ours.png").stat().st_size < (tmp_path / "all.png").stat().st_size
+    assert "Skipped" not in sheet(run, "Counting matches per subscription").note
 
 
 def test_whoever_counts_otherwise_is_named() -> None:

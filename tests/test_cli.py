@@ -84,12 +84,17 @@ class TestExplain:
 
     def test_everything_and_nothing(self, run: Run) -> None:
         assert "everything matches" in run("explain", "true")[1]
-        assert "nothing can match" in run("explain", "price > 2 AND price < 1")[1]
+        out = run("explain", "symbol = 'IBM' AND price > 2 AND price < 1")[1]
+        assert "nothing can match\n  price > 2 and price < 1 exclude each other\n" in out
 
     def test_an_error_shows_the_place(self, run: Run) -> None:
         status, out, err = run("explain", "price > no_such_function(3)")
         assert (status, out) == (2, "")
         assert err.startswith("sluice: ") and "^" in err
+
+    def test_the_place_is_below_wide_characters(self, run: Run) -> None:
+        shown, caret = run("explain", "名前 = '日本' && x")[2].splitlines()[-2:]
+        assert shown.index("&&") + 4 == caret.index("^")
 
 
 class TestCovers:
@@ -310,7 +315,7 @@ class TestStandardInput:
 
     def test_a_bad_line(self, subscriptions: Path) -> None:
         status, out, err = piped(b'{"symbol": "IBM"}\nnothing\n', "match", subscriptions, "-")
-        assert (status, out) == (2, "")
+        assert (status, answers(out)) == (2, [(0, [7])])
         assert err.startswith("sluice: standard input, line 2: not JSON")
 
 

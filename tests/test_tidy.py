@@ -30,6 +30,7 @@ ROOMS = (
     "sim",
     "lab",
     "demo",
+    "usage",
     "cli",
 )
 #: Everybody may import these; they import no room.

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -31,6 +31,9 @@ from bench.report import Sheet
 from bench.spark import data
 from bench.spark.child import BINNED, CONTESTANTS, DUCKDB, OURS, PLAIN, RUNNING
 from bench.spark.cluster import standalone
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Longest time for a contestant, preparation included.
 LIMIT_SECONDS = 1_500.0
@@ -192,7 +195,8 @@ def sheets(run: SparkRun) -> list[Sheet]:
         if figure.master == "local[2]"
     ]
     names = ("quotes", "subscriptions", "contestant", "master", "seconds", "first", "prepared in", "quotes/s", "ratio")
-    skipped = [f"Skipped, {contestant}: {reason}." for contestant, (_, reason) in SKIPPED.items()]
+    reasons = {figure.contestant: figure.reason for figure in run.figures if figure.status == "skipped"}
+    skipped = [f"Skipped, {contestant}: {reason}." for contestant, reason in reasons.items()]
     note = "Seconds: the median of the runs after the first; in brackets where the first was the only one. Ratio: by Sluice's."
     found.append(Sheet("Counting matches per subscription", names, rows, " ".join([note, *skipped]), words=4))
     found.append(_growth(run))
@@ -256,27 +260,58 @@ def _ratio(times: float | None) -> str:
     return "" if times is None else f"{times:.1f}×" if times >= 1 else f"{times:.2f}×"
 
 
+_COLOURS = {OURS: "#0b6e4f", PLAIN: "#d1495b", BINNED: "#2e6fb7", RUNNING: "#edae49", DUCKDB: "#7d6b91"}
+
+
 def plot(run: SparkRun, path: Path) -> None:
-    """Seconds of every contestant, case by case."""
+    """Seconds of every contestant, case by case, if there are several; and those of Sluice on one core and on more."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    cases = list(dict.fromkeys(figure.case for figure in run.figures))
-    figure, axes = pyplot.subplots(figsize=(9, 4.5))
-    for place, contestant in enumerate(CONTESTANTS):
-        found = [run.of(contestant, case) for case in cases]
-        bars = [(at + 0.17 * (place - 2), one.seconds) for at, one in enumerate(found) if one is not None]
-        axes.bar([at for at, _ in bars], [seconds for _, seconds in bars], 0.17, label=contestant)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(cases)), [f"{quotes:,} quotes\n{size:,} subs" for quotes, size in cases], fontsize=8)
-    axes.set_ylabel("seconds")
-    axes.set_title("Counting matches per subscription, two cores (no bar: not measured)")
-    axes.legend()
+    contestants = [name for name in CONTESTANTS if any(each.contestant == name for each in run.figures)]
+    panels = [_draw_contest] * (len(contestants) > 1) + [_draw_growth] * bool(_growth(run).rows)
+    if not panels:
+        return
+    widths = [2.6 if panel is _draw_contest else 1.0 for panel in panels]
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.8 * sum(widths), 4.4), width_ratios=widths, squeeze=False)
+    for axis, draw in zip(axes.flat, panels, strict=True):
+        draw(run, axis)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=150, facecolor="white")
     pyplot.close(figure)
+
+
+def _draw_contest(run: SparkRun, axis: Axes) -> None:
+    cases = list(dict.fromkeys(figure.case for figure in run.figures))
+    width = 0.8 / len(CONTESTANTS)
+    for place, contestant in enumerate(CONTESTANTS):
+        found = [(at, one) for at, case in enumerate(cases) if (one := run.of(contestant, case)) is not None]
+        places = [at + width * (place - (len(CONTESTANTS) - 1) / 2) for at, _ in found]
+        label = "Sluice" if contestant == OURS else contestant
+        drawn = axis.bar(places, [one.seconds for _, one in found], width, color=_COLOURS[contestant], label=label)
+        axis.bar_label(drawn, [f"{one.seconds:,.3g}" for _, one in found], fontsize=7)
+    axis.set_yscale("log")
+    axis.margins(y=0.1)
+    axis.set_xlim(-0.5, len(cases) - 0.5)
+    axis.set_xticks(range(len(cases)), [f"{quotes:,}\n× {size:,}" for quotes, size in cases], fontsize=8)
+    axis.set_xlabel("quotes × subscriptions (no bar: not measured)")
+    axis.set_title("Counting matches on two cores, seconds (lower is better)", fontsize=11, loc="left")
+    axis.legend(frameon=False, fontsize=9)
+
+
+def _draw_growth(run: SparkRun, axis: Axes) -> None:
+    case = _scaled(figure.case for figure in run.figures)
+    masters = [str(row[0]) for row in _growth(run).rows]
+    seconds = [found.seconds for master in masters if (found := run.of(OURS, case, master)) is not None]
+    drawn = axis.bar(masters, seconds, 0.6, color=_COLOURS[OURS])
+    axis.bar_label(drawn, [f"{each:.2f}" for each in seconds], fontsize=9)
+    axis.tick_params(axis="x", labelsize=8)
+    axis.set_xlabel(f"{case[0]:,} quotes × {case[1]:,} subscriptions")
+    axis.set_title("Sluice by cores, seconds", fontsize=11, loc="left")
 
 
 def write(run: SparkRun, directory: Path, name: str) -> None:
@@ -288,7 +323,7 @@ def write(run: SparkRun, directory: Path, name: str) -> None:
     head = (
         "# Matching on Spark: Sluice and joins\n\nWritten by `make bench-spark`; what is measured and how is in "
         f"[the README](../README.md#spark), the raw figures are in [{name}.json]({name}.json).\n\n"
-        f"![seconds of every contestant]({name}.png)\n"
+        f"![seconds that matching takes, of each contestant and by cores]({name}.png)\n"
     )
     (directory / f"{name}.md").write_text("\n".join([head, *(sheet.markdown() for sheet in sheets(run))]))
 

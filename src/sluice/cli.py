@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice import __version__
 from sluice.errors import ParseError, SluiceError
+from sluice.usage import Parser, add_verb, check_verb, listing
 
 if TYPE_CHECKING:
     from sluice import Matcher
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     if words[:2] in (["broker", "join"], ["broker", "leave"]):
         words[:2] = [" ".join(words[:2])]  # verbs of two words
-    arguments = _parser().parse_args(words)
+    arguments = _said(words)
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -54,14 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 # What can be said
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _said(words: Sequence[str]) -> argparse.Namespace:
+    """What the words of a command say; help, or what is wrong with them, ends the program."""
+    parser = Parser(
         prog="sluice",
-        description="Content-based publish/subscribe: subscriptions are the WHERE of a Spark SQL query.",
+        usage="sluice VERB ...",
         epilog="sluice VERB --help shows what a verb takes, with examples.",
     )
     parser.add_argument("--version", action="version", version=f"sluice {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(prog="sluice", metavar="VERB", required=True, help=argparse.SUPPRESS)
     _explain_parser(verbs)
     _covers_parser(verbs)
     _match_parser(verbs)
@@ -78,22 +80,17 @@ def _parser() -> argparse.ArgumentParser:
     _compose_parser(verbs)
     _statistics_parser(verbs)
     _doctor_parser(verbs)
-    return parser
-
-
-def _verb(verbs: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser
+    about = "Content-based publish/subscribe: subscriptions are the WHERE of a Spark SQL query."
+    parser.description = f"{about}\n\n{listing(verbs.choices)}"
+    if not words:
+        parser.print_help(sys.stderr)
+        parser.exit(FAILED)
+    check_verb(parser, words[0], verbs.choices)
+    return parser.parse_args(words)
 
 
 def _explain_parser(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "explain",
         "show what a WHERE means: its canonical form and its boxes",
@@ -108,7 +105,7 @@ def _explain_parser(verbs: Any) -> None:
 
 
 def _covers_parser(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "covers",
         "tell whether one WHERE takes in all that another does",
@@ -124,7 +121,7 @@ def _covers_parser(verbs: Any) -> None:
 
 
 def _match_parser(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "match",
         "match a file of notifications against a file of subscriptions",
@@ -165,7 +162,7 @@ def _match_parser(verbs: Any) -> None:
 
 
 def _demo_parser(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "demo",
         "watch matching on a live stream of stock quotes",
@@ -188,39 +185,41 @@ def _demo_parser(verbs: Any) -> None:
 def _lab_parser(verbs: Any) -> None:
     from sluice.lab import command
 
-    command.add_arguments(_verb(verbs, "lab", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+    command.add_arguments(add_verb(verbs, "lab", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _broker_parser(verbs: Any) -> None:
     from sluice.broker import command
     from sluice.client import join_command, reshape_command
 
-    parser = _verb(verbs, "broker", command.BROKER_SUMMARY, command.BROKER_DESCRIPTION, command.BROKER_EXAMPLES)
+    parser = add_verb(verbs, "broker", command.BROKER_SUMMARY, command.BROKER_DESCRIPTION, command.BROKER_EXAMPLES)
     command.add_broker_arguments(parser)
-    parser = _verb(verbs, "broker join", join_command.SUMMARY, join_command.DESCRIPTION, join_command.EXAMPLES)
+    parser.usage = "sluice broker --name NAME [--SETTING VALUE ...]"
+    parser = add_verb(verbs, "broker join", join_command.SUMMARY, join_command.DESCRIPTION, join_command.EXAMPLES)
     join_command.add_arguments(parser)
+    parser.usage = "sluice broker join ADDRESS --name NAME [--SETTING VALUE ...]"
     said = (reshape_command.LEAVE_SUMMARY, reshape_command.LEAVE_DESCRIPTION, reshape_command.LEAVE_EXAMPLES)
-    reshape_command.add_leave_arguments(_verb(verbs, "broker leave", *said))
+    reshape_command.add_leave_arguments(add_verb(verbs, "broker leave", *said))
 
 
 def _link_parser(verbs: Any) -> None:
     from sluice.client import reshape_command as command
 
-    parser = _verb(verbs, "link", command.LINK_SUMMARY, command.LINK_DESCRIPTION, command.LINK_EXAMPLES)
+    parser = add_verb(verbs, "link", command.LINK_SUMMARY, command.LINK_DESCRIPTION, command.LINK_EXAMPLES)
     inner = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    command.add_link_arguments(inner, _verb)
+    command.add_link_arguments(inner, add_verb)
 
 
 def _up_parser(verbs: Any) -> None:
     from sluice.broker import command
 
-    command.add_up_arguments(_verb(verbs, "up", command.UP_SUMMARY, command.UP_DESCRIPTION, command.UP_EXAMPLES))
+    command.add_up_arguments(add_verb(verbs, "up", command.UP_SUMMARY, command.UP_DESCRIPTION, command.UP_EXAMPLES))
 
 
 def _status_parser(verbs: Any) -> None:
     from sluice.client.credentials import add_credentials
 
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "status",
         "show how the brokers of a network are",
@@ -249,45 +248,45 @@ def _client_parsers(verbs: Any) -> None:
     from sluice.client import command
 
     said = (command.PUBLISH_SUMMARY, command.PUBLISH_DESCRIPTION, command.PUBLISH_EXAMPLES)
-    command.add_publish_arguments(_verb(verbs, "publish", *said))
+    command.add_publish_arguments(add_verb(verbs, "publish", *said))
     said = (command.SUBSCRIBE_SUMMARY, command.SUBSCRIBE_DESCRIPTION, command.SUBSCRIBE_EXAMPLES)
-    command.add_subscribe_arguments(_verb(verbs, "subscribe", *said))
+    command.add_subscribe_arguments(add_verb(verbs, "subscribe", *said))
     said = (command.ADVERTISE_SUMMARY, command.ADVERTISE_DESCRIPTION, command.ADVERTISE_EXAMPLES)
-    command.add_advertise_arguments(_verb(verbs, "advertise", *said))
+    command.add_advertise_arguments(add_verb(verbs, "advertise", *said))
 
 
 def _compose_parser(verbs: Any) -> None:
     from sluice.spark.compose import command
 
-    command.add_arguments(_verb(verbs, "compose", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+    command.add_arguments(add_verb(verbs, "compose", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _statistics_parser(verbs: Any) -> None:
     from sluice.spark.traffic import command
 
-    command.add_arguments(_verb(verbs, "statistics", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+    command.add_arguments(add_verb(verbs, "statistics", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _pipeline_parser(verbs: Any) -> None:
     from sluice.spark.archive import command
 
-    command.add_arguments(_verb(verbs, "pipeline", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+    command.add_arguments(add_verb(verbs, "pipeline", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _history_parser(verbs: Any) -> None:
     from sluice.spark.replay import command
 
-    command.add_arguments(_verb(verbs, "history", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
+    command.add_arguments(add_verb(verbs, "history", command.SUMMARY, command.DESCRIPTION, command.EXAMPLES))
 
 
 def _doctor_parser(verbs: Any) -> None:
     from sluice.spark import doctor
 
-    doctor.add_arguments(_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
+    doctor.add_arguments(add_verb(verbs, "doctor", doctor.SUMMARY, doctor.DESCRIPTION, doctor.EXAMPLES))
 
 
 def _simulate_parser(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "simulate",
         "run networks of brokers under faults and check that they keep their promises",
@@ -298,7 +297,9 @@ def _simulate_parser(verbs: Any) -> None:
         "scenarios: routing (notifications reach exactly those who asked), completeness (who was told so misses\n"
         "nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal),\n"
         "streams (what was accepted is logged once, and durable readers get all of it), replay (the past, then what\n"
-        "is live), reliable (everything from the start on, in order, once), order (the same order for all).\n"
+        "is live), reliable (everything from the start on, in order, once), order (the same order for all), reshape (the tree\n"
+        "changes, and nobody notices).\n"
+        "\n"
         "faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication,\n"
         "corruption, clocks, tables; in streams also disk-full, retention.",
         """  sluice simulate
@@ -352,6 +353,10 @@ def _explain(arguments: argparse.Namespace) -> int:
         _print_pretty(subscription)
     else:
         print("\n".join(explanation(subscription)))
+    if subscription.is_empty:
+        from sluice.model.contradiction import contradictions
+
+        print("\n".join(f"  {line}" for line in contradictions(arguments.where)))
     return YES
 
 

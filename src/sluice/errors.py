@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from unicodedata import combining, east_asian_width
 
 
 class SluiceError(Exception):
@@ -97,4 +98,11 @@ def _excerpt(text: str, position: int, width: int = 60) -> str:
     column = position - start
     left = max(0, column - width)
     shown = line[left : column + width]
-    return f"  {shown}\n  {' ' * (column - left)}^"
+    return f"  {shown}\n  {''.join(map(_blank, line[left:column]))}^"
+
+
+def _blank(character: str) -> str:
+    """Blanks as wide as a terminal shows a character."""
+    if character == "\t":
+        return character
+    return " " * (2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -236,18 +237,24 @@ def _json_batches(source: Source) -> Iterator[Batch]:
         for arrived in arriving_lines(stream):
             for first in range(0, len(arrived), BATCH_ROWS):
                 lines = arrived[first : first + BATCH_ROWS]
-                yield _json_batch(source, start, lines)
+                yield from _json_batch(source, start, lines)
                 start += len(lines)
 
 
-def _json_batch(source: Source, start: int, lines: list[bytes]) -> Batch:
-    """The records on these lines; empty lines hold none, but count as lines."""
-    indexes, records = [], []
+def _json_batch(source: Source, start: int, lines: list[bytes]) -> Iterator[Batch]:
+    """The records on these lines, those before one that cannot be read first; empty lines hold none, but count as lines."""
+    indexes: list[int] = []
+    records: list[dict[str, Any]] = []
     for index, line in enumerate(lines, start):
         if line and not line.isspace():
+            try:
+                record = _json_object(source, index + 1, line)
+            except InputError:
+                yield Batch(indexes, records, 0)
+                raise
             indexes.append(index)
-            records.append(_json_object(source, index + 1, line))
-    return Batch(indexes, records, sum(map(len, lines)) + len(lines))
+            records.append(record)
+    yield Batch(indexes, records, sum(map(len, lines)) + len(lines))
 
 
 def arriving_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -271,7 +278,7 @@ def arriving_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
 def _json_object(source: Source, number: int, line: bytes) -> dict[str, Any]:
     """The object on a line. The standard library's reader keeps integers of any size exact."""
     try:
-        value = json.loads(line)
+        value = json.loads(line.removeprefix(BOM_UTF8).decode())
     except json.JSONDecodeError as error:
         raise source.error(number, f"not JSON: {error.msg} at column {error.colno}") from error
     except UnicodeDecodeError as error:

@@ -50,3 +50,22 @@ def test_json() -> None:
 
 def test_levels() -> None:
     assert len(logged("warning", "json")) == 2
+
+
+def test_what_is_said_again_is_shown_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = io.StringIO(), [1_000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    set_up("b1", stream=stream)
+    for seconds in range(0, 150, 10):
+        now[0] = 1_000.0 + seconds
+        log("unreachable", level=logging.WARNING, address="here")
+        log("link-up", peer="b2")
+    log("unreachable", level=logging.WARNING, address="there")
+    lines = [line for line in stream.getvalue().splitlines() if "unreachable" in line]
+    assert [line.partition("unreachable ")[2] for line in lines] == [
+        "address=here",
+        "address=here times=6",
+        "address=here times=6",
+        "address=there",
+    ]
+    assert stream.getvalue().count("link-up") == 15

@@ -14,8 +14,10 @@ import pytest
 
 from sluice import parse
 from sluice.broker import server as server_module
+from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
 from sluice.client.commands import Publish
+from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_FRAME_BYTES
 from sluice.protocol.batch import MARKED, Logged, Records, Stamp
 from sluice.protocol.messages import (
@@ -169,6 +171,14 @@ async def say(raw: Raw, said: bytes | Anything) -> str:
     bye = await raw.end()
     assert bye is not None, "the connection ended without a reason"
     return bye.reason
+
+
+@played
+async def test_a_place_that_is_taken_is_named() -> None:
+    async with running() as server:
+        listen = f"127.0.0.1:{server.address.port}"
+        with pytest.raises(ConfigurationError, match=f"c cannot listen on .*{listen}: address already in use. Let it"):
+            await Server(ServerConfig(name="c", listen=listen)).start()
 
 
 @played

@@ -168,7 +168,7 @@ def test_a_table_for_people(file: Path) -> None:
     shown = at_terminal("up", file, interrupt_at="zed listens")
     assert shown.status == 0
     assert "zed listens" in shown.text, "logs are above the table"
-    assert "restarts" in shown.text and "stopped" in shown.text
+    assert "restarts" in shown.text and "stopped" in shown.text and "[yellow]" not in shown.text
 
 
 def test_nodes_are_in_the_table() -> None:

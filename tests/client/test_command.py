@@ -22,6 +22,7 @@ from sluice.client.background import Background
 from tests.broker.raw import directory, running
 from tests.client.test_bus import at
 from tests.patience import PATIENCE_SECONDS
+from tests.terminal import at_terminal
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_files_are_published(address: str, tmp_path: Path, capsys: pytest.Captur
     lines.write_text("".join(f'{{"n": {n}}}\n' for n in range(3_000)))
     assert main(["publish", str(lines), "--batch", "1000"]) == 0
     (tmp_path / "quotes.csv").write_text("n,name\n3000,a\n3001,\n")
-    assert main(["publish", str(tmp_path / "quotes.csv"), "--to", address]) == 0
+    assert main(["publish", str(tmp_path / "quotes.csv"), "--at", address]) == 0
     parquet.write_table(pa.table({"n": [3002, 3003]}), tmp_path / "quotes.parquet")
     assert main(["publish", str(tmp_path / "quotes.parquet"), "--batch", "1"]) == 0
     stdin('{"n": 3004}\n\n{"n": 3005}')
@@ -96,8 +97,13 @@ def test_a_record_that_is_none_is_named(address: str, capsys: pytest.CaptureFixt
     half = '{"n": 3, "text": "\\ud800"}'
     stdin(f'{{"n": 1}}\n{{"n": 2}}\n{half}\n{{"n": 4}}\n')
     assert main(["publish", "-"]) == 2
-    assert "standard input, line 3: a string holds half of a surrogate pair" in capsys.readouterr().err
-    assert [event["n"] for event in log_of(address)] == [1, 2]
+    err = capsys.readouterr().err
+    assert "standard input, line 3: a string holds half of a surrogate pair" in err and "\n2 records before it" in err
+    stdin('{"n": 3}\nnothing\n{"n": 5}\n')
+    assert main(["publish", "-"]) == 2
+    err = capsys.readouterr().err
+    assert "standard input, line 2: not JSON" in err and "\n1 records before it are published" in err
+    assert [event["n"] for event in log_of(address)] == [1, 2, 3]
 
 
 def test_nothing_is_published_without_a_file_or_a_broker(
@@ -106,7 +112,7 @@ def test_nothing_is_published_without_a_file_or_a_broker(
     assert main(["publish", "nothing.jsonl"]) == 2
     assert "no such file" in capsys.readouterr().err
     (tmp_path / "empty.jsonl").write_text("")
-    assert main(["publish", str(tmp_path / "empty.jsonl"), "--to", "http://here"]) == 2
+    assert main(["publish", str(tmp_path / "empty.jsonl"), "--at", "http://here"]) == 2
     assert "sluice://host:port" in capsys.readouterr().err
 
 
@@ -179,6 +185,18 @@ def test_a_live_pipe_is_published_as_it_comes(address: str) -> None:
         process.stdin.close()
         assert process.stdout.read() == "2\n" and process.wait(60) == 0
         process.stdout.close()
+
+
+def test_what_is_typed_ends_with_control_c(address: str) -> None:
+    shown = at_terminal("publish", interrupt_at="a JSON object a line")
+    assert shown.status == 130 and shown.text.splitlines()[-1] == "0"
+
+
+def test_what_can_bring_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["subscribe", "n > 1 AND n < 0", "--from", "1", "--at", "memory://without-a-log"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "nothing can match: n > 1 and n < 0 exclude each other"
+    assert said[1].endswith("keeps no log: start it with a data directory")
 
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,8 +46,8 @@ def link(peer: str, **changes: Any) -> dict[str, Any]:
     return {"peer": peer, "role": "broker", "bytes_in": 0, "bytes_out": 0, "waiting_bytes": 0, "dropped": 0, **changes}
 
 
-def shown(before: Sequence[Report], after: Sequence[Report]) -> str:
-    console = Console(width=200)
+def shown(before: Sequence[Report], after: Sequence[Report], width: int = 200) -> str:
+    console = Console(width=width)
     with console.capture() as capture:
         console.print(tables_of(before, after))
     return capture.get()
@@ -97,6 +97,27 @@ def test_the_table() -> None:
     assert " ".join(found["b3"]) == "no answer"
     assert re.search(r"b1 +1m 41s +b2 +2 +1,234 +0 +0 +5 +12,345 +2\.0 MB +12,000 by archive +5\.0 kB +7\b", text)
     assert re.search(r"b1 +bob, slow +5\.0 kB +7\b", text)
+
+
+def test_nothing_is_cut_off_where_there_is_little_room() -> None:
+    log = {"first": 1, "head": 12_345_678, "bytes": 2_000_000, "holds": {"archive": 12_000}}
+    text = shown([], [report("b1", log=log, links=[link("b2")])], width=60)
+    assert "…" not in text and max(map(len, text.splitlines())) <= 60
+    assert [line.split()[0] for line in text.splitlines() if "─" not in line and line.split()] == [
+        *(["broker", "b1"] * 3),
+        *("from", "b1"),
+    ]
+    wide = shown([], [report("b1", log=log, links=[link("b2")])])
+    assert {word for word in wide.split() if "─" not in word} == {word for word in text.split() if "─" not in word}
+
+
+def test_settings_that_differ_are_told() -> None:
+    after = [
+        report(name, settings={"routing": "merging" if name == "b2" else "covering"}) for name in ("b1", "b2", "b3")
+    ]
+    text = shown([], after)
+    assert re.search(r"routing +covering at b1, b3 *\n +merging at b2\b", text)
+    assert "routing" not in shown([], [after[0], after[2], {"name": "b4", "error": "gone"}])
 
 
 def test_empty_columns_are_left_out() -> None:

@@ -244,10 +244,10 @@ def test_processes_and_verbs_with_both(
         assert first.startswith("sluices://") and second.startswith("sluices://")
         command = " ".join(map(str, network.brokers["b2"].process.args))  # type: ignore[arg-type]
         assert ANN not in command and B2 not in command
-        assert main(["publish", str(records), "--to", second, *flags]) == 0
+        assert main(["publish", str(records), "--at", second, *flags]) == 0
         assert main(["subscribe", "n > 0", "--at", second, "--from", "1", "--limit", "2", *flags]) == 0
         assert main(["status", first, "--json", *flags]) == 0
-        assert main(["publish", str(records), "--to", first, *flags[2:]]) == 2
+        assert main(["publish", str(records), "--at", first, *flags[2:]]) == 2
     said = capsys.readouterr()
     assert said.out.splitlines()[:3] == ["2", '{"n": 1}', '{"n": 2}'] and '"name": "b2"' in said.out
     assert "asks for a token" in said.err and ANN not in said.out + said.err

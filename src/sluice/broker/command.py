@@ -40,7 +40,9 @@ Run a broker until Ctrl-C or SIGTERM, which let it finish what it has accepted; 
 standard output tells where it listens; logs go to standard error.
 
 Settings come from a TOML file, then from the environment, then from flags; the later wins. A duration is written as 500ms,
-5s, 2m, 1h or 7d, a size as 100kB, 16MiB or 4GiB. --check tells what the broker would do and where each value comes from."""
+5s, 2m, 1h or 7d, a size as 100kB, 16MiB or 4GiB. --check tells what the broker would do and where each value comes from.
+
+`sluice broker join` runs one that becomes part of a network, `sluice broker leave` takes one out of it."""
 BROKER_EXAMPLES = """\
   sluice broker --name b1
   sluice broker --name b2 --listen 127.0.0.1:7471 --link 127.0.0.1:7470 --data b2.data --retain-seconds 7d
@@ -295,13 +297,15 @@ def state_of(kept: Kept) -> str:
 
 def table_of(everybody: Mapping[str, Kept]) -> Table:
     """Who is up, as a table."""
+    from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from sluice.broker.supervise import State
 
     has_nodes = any(kept.broker.config.node is not None for kept in everybody.values())
     columns = [*(["node"] if has_nodes else []), "broker", "address", "process", "state", "restarts"]
-    table = Table(*columns, title="Ctrl-C stops them all", title_justify="left")
+    table = Table(*columns, title="Ctrl-C stops them all", title_justify="left", box=box.SIMPLE_HEAD)
     colours = {State.UP: "green", State.DOWN: "red"}
     for name, kept in everybody.items():
         runs = kept.state in (State.STARTING, State.UP, State.STOPPING)
@@ -311,7 +315,7 @@ def table_of(everybody: Mapping[str, Kept]) -> Table:
             name,
             str(kept.broker.address),
             str(kept.broker.pid) if runs else "",
-            f"[{colours.get(kept.state, 'yellow')}]{state}",
+            Text(state, style=colours.get(kept.state, "yellow")),
             f"{kept.restarts:,}",
         )
     return table

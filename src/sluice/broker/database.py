@@ -28,7 +28,9 @@ def locked(path: Path) -> int:
         # A file of its own: SQLite's locks on the database would be lost with the first descriptor of it that is closed.
         lock = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StoreError(f"{path} cannot be opened ({error}): give the broker a directory it may write in") from None
+        raise StoreError(
+            f"{path} cannot be opened ({error.strerror}): give the broker a directory it may write in"
+        ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,7 +1,8 @@
 """Structured logs of a broker: an event and its fields, as a line of text or as a JSON object a line, on standard error.
 
 `log` says what happened; `set_up` decides once, when a process begins, how that looks and how much of it is kept. A program
-that embeds a broker does not call `set_up` and gets the records through Python's own logging.
+that embeds a broker does not call `set_up` and gets the records through Python's own logging. What is said again and again,
+because a neighbour is not there for a day, say, is shown once a minute.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any, TextIO
 
 _logger = logging.getLogger("sluice.broker")
 
+#: For how long a warning is not shown again.
+QUIET_SECONDS = 60.0
+
 
 def log(event: str, *, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
     """Says that something happened: a name with dashes, and what belongs to it. `error` is shown with its traceback.
@@ -28,11 +32,39 @@ def log(event: str, *, level: int = logging.INFO, error: BaseException | None = 
 def set_up(broker: str, *, level: str = "info", form: str = "text", stream: TextIO | None = None) -> None:
     """Makes all that Sluice logs in this process go to standard error, or to a stream, in the form "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.addFilter(_Repetitions())
     handler.setFormatter(_JsonFormatter(broker) if form == "json" else _TextFormatter(broker))
     logger = logging.getLogger("sluice")
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+
+
+class _Repetitions(logging.Filter):
+    """Holds a warning back that was shown in the last minute; the next one that is shown says how many were not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: When a warning was shown, and how often it came since then.
+        self._shown: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to show it."""
+        if record.levelno != logging.WARNING:
+            return True
+        fields = getattr(record, "fields", {})
+        said = f"{record.getMessage()} {fields}"
+        since, held = self._shown.get(said, (float("-inf"), 0))
+        if record.created - since < QUIET_SECONDS:
+            self._shown[said] = since, held + 1
+            return False
+        if held:
+            record.fields = {**fields, "times": held + 1}
+        self._shown = {
+            other: shown for other, shown in self._shown.items() if record.created - shown[0] < QUIET_SECONDS
+        }
+        self._shown[said] = record.created, 0
+        return True
 
 
 class _Formatter(logging.Formatter, ABC):

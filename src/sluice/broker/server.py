@@ -31,9 +31,11 @@ from sluice.broker.settings import SETTINGS
 from sluice.broker.shape import Shape
 from sluice.broker.store import Retention, Store
 from sluice.broker.writer import Writer
+from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.match.warm import warm
 from sluice.net.connection import Connection
+from sluice.net.tls import reason
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import (
     Answered,
@@ -138,7 +140,6 @@ class Server:
         accepted: dict[Peer, int] = {}
         incarnation, head, moment = time.time_ns() // 1_000_000, 0, 0
         if self.config.data is not None:
-            self.config.data.mkdir(parents=True, exist_ok=True)
             self._store = Store(self.config.data / "log.db", fsync=self.config.fsync)
             retention = Retention(seconds=self.config.retain_seconds, bytes=self.config.retain_bytes)
             pending = self.config.memory_bytes // 4
@@ -168,14 +169,20 @@ class Server:
 
     async def _listen(self) -> None:
         own = self._security.identity
-        self._listener = await self._loop.create_server(
-            self._stranger,
-            self.address.host,
-            self.address.port,
-            backlog=1_024,
-            ssl=own,
-            ssl_handshake_timeout=None if own is None else HANDSHAKE_SECONDS,
-        )
+        try:
+            self._listener = await self._loop.create_server(
+                self._stranger,
+                self.address.host,
+                self.address.port,
+                backlog=1_024,
+                ssl=own,
+                ssl_handshake_timeout=None if own is None else HANDSHAKE_SECONDS,
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.name} cannot listen on {self.address}: {reason(error)}. Let it listen elsewhere, "
+                "with --listen or, for `sluice up`, port in the file; with port 0 the kernel picks one that is free"
+            ) from None
         self.address = self.address._replace(port=self._listener.sockets[0].getsockname()[1])
         log("listens", address=str(self.address))
         self._security.warn_of_plain(self.address, self._security.tokens)
@@ -338,7 +345,8 @@ class Server:
             if not self._stopping:
                 self.post(LinkDown(peering.name, peering.is_parted))
         elif not peering.is_up:
-            log("refused", level=logging.WARNING, reason=reason)
+            where: dict[str, Any] = {} if peering.dialled is None else {"address": str(peering.dialled)}
+            log("refused", level=logging.WARNING, **where, reason=reason)
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,12 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The status after Ctrl-C.
+INTERRUPTED = 130
+
 _ADDRESS_HELP = "of a broker (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)"
 
 PUBLISH_SUMMARY = "publish the records of a file or of a pipe"
@@ -36,7 +42,7 @@ pipe are published as they arrive. It ends when the broker has accepted everythi
 and prints how many there were."""
 PUBLISH_EXAMPLES = """\
   sluice publish quotes.jsonl
-  sluice publish quotes.parquet --to sluice://broker.example:7470
+  sluice publish quotes.parquet --at sluice://broker.example:7470
   tail -f quotes.jsonl | sluice publish -
 """
 SUBSCRIBE_SUMMARY = "print what matches a WHERE, as it is published"
@@ -51,7 +57,8 @@ With --reliable nothing is missed from the start on, whatever broker or link fai
 With --ordered everything comes in one order, the same for all who ask for it; the two go together.
 
 With --durable the subscription is kept at the broker under a name, and goes on where it stopped. With --from the log of
-the broker at the other end is read from an offset on; it needs a data directory."""
+the broker at the other end is read from an offset on, and the logs of others from their beginning; it needs a data
+directory."""
 SUBSCRIBE_EXAMPLES = """\
   sluice subscribe "symbol = 'IBM' AND price > 120"
   sluice subscribe "price > 0" --json --limit 10
@@ -76,7 +83,7 @@ ADVERTISE_EXAMPLES = """\
 def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
     """Says what `publish` takes."""
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="a file of records, - for standard input")
-    parser.add_argument("--to", metavar="ADDRESS", help=_ADDRESS_HELP)
+    parser.add_argument("--at", metavar="ADDRESS", help=_ADDRESS_HELP)
     parser.add_argument(
         "--batch", metavar="N", type=_count, default=1024, help="records sent at a time (default: 1024)"
     )
@@ -136,33 +143,71 @@ def publish(arguments: argparse.Namespace) -> int:
     source = Source(arguments.file, arguments.format)
     source.check()
     order: Order = "total" if arguments.ordered else "none"
-    print(asyncio.run(_publish(source, arguments.to, arguments.batch, order, credentials_of(arguments))))
+    try:
+        asyncio.run(_publish(source, arguments.at, arguments.batch, order, credentials_of(arguments)))
+    except KeyboardInterrupt:
+        # A thread may still wait for standard input, and the interpreter would wait for that thread.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
     return 0
 
 
-async def _publish(source: Source, address: str | None, rows: int, order: Order, credentials: Credentials) -> int:
+async def _publish(source: Source, address: str | None, rows: int, order: Order, credentials: Credentials) -> None:
+    """Publishes a file and prints how many records that were, also when Ctrl-C ends it."""
     from rich.console import Console
     from rich.progress import Progress
 
     from sluice.client.connect import connect
     from sluice.files import InputError, read_notifications
 
-    count = 0
     async with connect(address, **credentials) as bus:
         found = read_notifications(source)
+        is_typed = source.is_stdin and sys.stdin.isatty()
+        if is_typed:
+            print("a JSON object a line, until Ctrl-D:", file=sys.stderr)
+        is_shown = sys.stderr.isatty() and not is_typed
         try:
-            with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+            with Progress(console=Console(stderr=True), transient=True, disable=not is_shown) as progress:
                 task = progress.add_task("publishing", total=found.units)
                 # A pipe is read in a thread: the link to the broker must live while nothing comes.
-                while (batch := await asyncio.to_thread(next, found.batches, None)) is not None:
+                while (batch := await _next(found.batches)) is not None:
                     await _publish_batch(bus, source, batch, rows, order)
-                    count += len(batch.indexes)
                     progress.update(task, advance=batch.units)
-        except InputError:
+        except InputError as error:
             await bus.flush()  # what stands before the line that cannot be read
+            raise InputError(f"{error}\n{bus.published:,} records before it are published") from error
+        except asyncio.CancelledError:
+            await bus.flush()
+            print(bus.published, flush=True)
             raise
         await bus.flush()
-    return count
+        print(bus.published)
+
+
+async def _next(items: Iterator[T]) -> T | None:
+    """The next item, None after the last, from a thread that does not keep the program from ending, as those of asyncio do."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[T | None] = loop.create_future()
+
+    def settle(item: T | None, error: Exception | None) -> None:
+        if found.cancelled():
+            return
+        if error is not None:
+            found.set_exception(error)
+        else:
+            found.set_result(item)
+
+    def wait() -> None:
+        item, error = None, None
+        try:
+            item = next(items, None)
+        except Exception as problem:
+            error = problem
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, item, error)
+
+    Thread(target=wait, daemon=True).start()
+    return await found
 
 
 async def _publish_batch(bus: Bus, source: Source, batch: Batch, rows: int, order: Order) -> None:
@@ -212,25 +257,38 @@ def subscribe(arguments: argparse.Namespace) -> int:
 
 async def _subscribe(arguments: argparse.Namespace) -> None:
     from sluice.client.connect import connect
+    from sluice.model.contradiction import contradictions
+    from sluice.model.parse import parse
 
+    where = parse(arguments.where)
+    if where.is_empty:
+        print("nothing can match:", "; ".join(contradictions(arguments.where)), file=sys.stderr, flush=True)
     async with connect(arguments.at, on_gap=_tell_gap, **credentials_of(arguments)) as bus:
         subscription: AnySubscription
         order: Order = "total" if arguments.ordered else "none"
         if arguments.reliable:
-            subscription = bus.subscribe(arguments.where, delivery="reliable", order=order)
+            subscription = bus.subscribe(where, delivery="reliable", order=order)
         elif arguments.ordered:
-            subscription = bus.subscribe(arguments.where, order=order)
+            subscription = bus.subscribe(where, order=order)
         elif arguments.durable is not None:
-            subscription = bus.subscribe(arguments.where, durable=arguments.durable)
+            subscription = bus.subscribe(where, durable=arguments.durable)
         elif arguments.start is not None:
-            subscription = bus.subscribe(arguments.where, start={await bus.broker(): arguments.start})
+            subscription = bus.subscribe(where, start={await _logging_broker(bus): arguments.start})
         else:
-            subscription = bus.subscribe(arguments.where, replay=arguments.replay, last=arguments.last)
+            subscription = bus.subscribe(where, replay=arguments.replay, last=arguments.last)
         async with subscription:
             starts = await subscription.complete()
             print(f"complete: nothing is missed from {_place(starts)} on", file=sys.stderr, flush=True)
             async for event in _first(subscription, arguments.limit):
                 print(_line(event, as_json=arguments.json), flush=True)
+
+
+async def _logging_broker(bus: Bus) -> str:
+    """The name of the broker at the other end, which must keep a log."""
+    report = await bus.describe()
+    if report["log"] is None:
+        raise ConfigurationError(f"{report['name']} keeps no log: start it with a data directory")
+    return str(report["name"])
 
 
 def _place(starts: Mapping[str, int] | None) -> str:

@@ -23,6 +23,7 @@ from rich.table import Table
 from sluice.client.bus import Bus
 from sluice.client.connect import connect
 from sluice.client.credentials import Credentials
+from sluice.client.folding import Folding
 from sluice.errors import RequestError
 
 #: What a broker says about itself; one that does not answer has a name and an error.
@@ -110,8 +111,21 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
                 decimal(link["waiting_bytes"]),
                 _alarming(link["dropped"]),
             )
-    tables = (_relied(after), _ordered(after), links)
-    return Group(_brokers(earlier, after), *(table for table in tables if table.row_count))
+    tables = (_differing(after), _relied(after), _ordered(after), links)
+    return Group(*(Folding(table) for table in (_brokers(earlier, after), *tables) if table.row_count))
+
+
+def _differing(after: Sequence[Report]) -> Table:
+    """A line for each setting that all brokers should have in common, and do not."""
+    table = Table("all should have the same", "but there are", box=box.SIMPLE_HEAD)
+    told = [report for report in after if "settings" in report]
+    for name in told[0]["settings"] if told else ():
+        brokers: dict[str, list[str]] = {}
+        for report in told:
+            brokers.setdefault(report["settings"].get(name, "none"), []).append(report["name"])
+        if len(brokers) > 1:
+            table.add_row(name, "\n".join(f"[red]{value}[/] at {', '.join(names)}" for value, names in brokers.items()))
+    return table
 
 
 def _relied(after: Sequence[Report]) -> Table:
@@ -125,11 +139,11 @@ def _relied(after: Sequence[Report]) -> Table:
             table.add_row(
                 report["name"],
                 f"{reliable['subscriptions']:,}",
-                f"{reliable['gap_offsets']:,} of {reliable['streams_behind']:,} streams",
+                f"{reliable['gap_offsets']:,} of {count_of(reliable['streams_behind'], 'stream')}",
                 f"{reliable['asked']:,}",
                 f"{reliable['silences']:,}",
                 f"{reliable['from_cache'] + reliable['from_log']:,}",
-                f"{reliable['brokers_relying']:,} brokers",
+                count_of(reliable["brokers_relying"], "broker"),
                 f"{reliable['lag_offsets']:,}",
                 ", ".join(report.get("waits_for", ())),
             )
@@ -174,6 +188,15 @@ def _ordered(after: Sequence[Report]) -> Table:
                 *((order["root"], _alarming(order["lost"])) if has_root else ()),
             )
     return table
+
+
+def count_of(count: int, noun: str) -> str:
+    """How many there are of something.
+
+    >>> count_of(1, "broker"), count_of(2_000, "broker")
+    ('1 broker', '2,000 brokers')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def milliseconds(seconds: float) -> str:

@@ -24,8 +24,9 @@ DESCRIPTION = """\
 Run an experiment on real brokers: 40 routers in four levels, 67 local brokers below them, clients of ten random
 subscriptions each spread evenly over the local brokers, and a producer at the root.
 
-  table-size      all clients have subscribed; how many entries do all routing tables have for other brokers?
-  admin-messages  half of them have; how many messages between brokers does one more or one fewer subscription cost?
+table-size: all clients have subscribed; how many entries do all routing tables have for other brokers?
+
+admin-messages: half of them have; how many messages between brokers does one more or one fewer subscription cost?
 
 Both figures are counted either way. Same seed, same figures."""
 EXAMPLES = """\

@@ -49,6 +49,7 @@ from sluice.model.vocabulary import (
     REFUSED_WORDS,
     SYMBOLS,
     VALUES,
+    WHOLE_QUERY,
     WORDS,
 )
 
@@ -332,6 +333,8 @@ class Reader(Calls):
             return at + 1
         if following == "(":
             return self._call(at, raw)
+        if word == "select" and at == 0 and " where " in self.text.lower():
+            raise self._error(WHOLE_QUERY, start)
         if word in REFUSED_WORDS and following != ".":
             advice = REFUSED_WORDS[word].format(word=raw.upper())
             if following in SYMBOLS or following.lower() in WORDS:

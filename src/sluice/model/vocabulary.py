@@ -22,6 +22,7 @@ WORDS: Final = {
 VALUES: Final = {"true": True, "false": False, "null": None}
 
 _SUBQUERY = "subqueries are not in the language: a filter sees one record, so write the values out, as in a IN (1, 2)"
+WHOLE_QUERY = "a filter is what follows WHERE: leave the rest of the query out"
 _REGEXP = "regular expressions are not in the language; write LIKE, startswith, endswith or contains"
 _CASE = "CASE is not in the language; write the cases with AND and OR"
 _CLOCK = "the clock is not in the language; write the moment as TIMESTAMP '2026-03-01 12:30:00'"

@@ -6,6 +6,8 @@ Host names are checked always. An address says by its scheme whether it is diall
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +31,7 @@ def identity(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key, password=_no_password)
     except OSError as error:  # that of a file, or of what is in it
         raise ConfigurationError(
-            f"{certificate} and {key} are no certificate with its key: {_reason(error)}. Both are files in PEM form"
+            f"{certificate} and {key} are no certificate with its key: {reason(error)}. Both are files in PEM form"
         ) from None
     return context
 
@@ -40,22 +42,21 @@ def trust(authority: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=authority)
     except OSError as error:
         raise ConfigurationError(
-            f"{authority} is no certificate of an authority: {_reason(error)}. It is a file in PEM form"
+            f"{authority} is no certificate of an authority: {reason(error)}. It is a file in PEM form"
         ) from None
 
 
 async def dial(make: Callable[[], Connection], address: Address, trusted: ssl.SSLContext | None) -> None:
-    """Opens a connection; raises `TrustError` if the other end is not who it should be."""
+    """Opens a connection; raises `ConnectionError` if nobody is there, `TrustError` if it is not who it should be."""
     loop = asyncio.get_running_loop()
-    if not address.is_tls:
-        await loop.create_connection(make, address.host, address.port)
-        return
     try:
-        await loop.create_connection(make, address.host, address.port, ssl=trusted)
+        await loop.create_connection(make, address.host, address.port, ssl=trusted if address.is_tls else None)
     except ssl.SSLError as error:
         raise TrustError(problem_of(error, address)) from None
-    except ConnectionResetError:
-        raise LinkError(f"{address} ended the connection before TLS began") from None
+    except OSError as error:
+        if address.is_tls and isinstance(error, ConnectionResetError):
+            raise LinkError(f"{address} ended the connection before TLS began") from None
+        raise ConnectionError(reason(error)) from None
 
 
 def problem_of(error: ssl.SSLError, address: Address) -> str:
@@ -63,7 +64,7 @@ def problem_of(error: ssl.SSLError, address: Address) -> str:
     if not isinstance(error, ssl.SSLCertVerificationError):
         if error.reason in _NOT_TLS:
             return f"whoever is at {address} does not speak TLS: for a broker without it write {PLAIN_SCHEME}://"
-        return f"no TLS with {address}: {_reason(error)}"
+        return f"no TLS with {address}: {reason(error)}"
     if error.verify_code in _OTHER_HOST:
         return f"the certificate at {address} is for another host: dial a name that is in it, or give the broker one for this"
     if error.verify_code in _OTHER_TIME:
@@ -78,8 +79,16 @@ def _no_password() -> str:
     raise OSError("the key has a password, and nobody is there to type it")
 
 
-def _reason(error: OSError) -> str:
-    """What the system, or OpenSSL, has to say."""
+def reason(error: OSError) -> str:
+    """What the system, or OpenSSL, has to say. asyncio puts the names of its calls, and all it has tried, around that.
+
+    >>> reason(OSError(111, "Connect call failed ('127.0.0.1', 7470)"))
+    'connection refused'
+    >>> reason(OSError("Multiple exceptions: [Errno 111] Connect call failed (), [Errno 111] Connect call failed ()"))
+    'connection refused'
+    """
     if isinstance(error, ssl.SSLError):
         return error.reason.replace("_", " ").lower() if error.reason else "OpenSSL cannot read them"
-    return error.strerror or str(error)
+    numbers = dict.fromkeys(re.findall(r"\[Errno (\d+)\]", str(error)))
+    said = ", ".join(os.strerror(int(number)) for number in numbers) or error.strerror or str(error)
+    return said[:1].lower() + said[1:]
