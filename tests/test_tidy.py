@@ -201,3 +201,9 @@ def test_continuous_integration_runs_the_tests() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "make test" in script.read_text()
+
+
+def test_the_package_is_code_alone() -> None:
+    """What a merge or an editor leaves behind would go out with the package."""
+    files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert [named(path) for path in files if path.suffix != ".py"] == ["src/sluice/py.typed"]
