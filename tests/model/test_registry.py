@@ -11,6 +11,7 @@ from sluice.errors import ParseError, SluiceError
 from sluice.model import registry
 from sluice.model.constraint import Atom
 from sluice.model.parse import parse
+from sluice.model.types import instanceof
 from sluice.model.values import Value, literal_sql, name_sql
 
 
@@ -71,7 +72,7 @@ def test_names_that_cannot_be_registered(name: str) -> None:
 
 def test_registering_the_same_again_does_nothing() -> None:
     registry.register("divisible", Divisible)
-    registry.register_builtin()
+    registry.register("instanceof", instanceof)
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sluice.limits import MAX_FILTERS
 from sluice.model.constraint import UNKNOWN_WASTE, Atom, Constraint, all_of
+from sluice.model.filter import EVERYTHING, Filter
 from sluice.model.ordered import EXISTS, Ordered, equals, of_kind, one_of
 from sluice.model.predicate import Attribute, ElementTest
 from sluice.model.values import Kind, Scalar, Value, literal_sql, name_sql
-
-if TYPE_CHECKING:
-    from sluice.model.filter import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +145,10 @@ def as_record(element: Value) -> Mapping[str, Value]:
 
 def _any_multi_value() -> Elements:
     """Every element may be anything: like `of_kind(Kind.MULTI)`, but with a text that the language reads."""
-    from sluice.model.filter import EVERYTHING
-
     return Elements("all", (EVERYTHING,))
 
 
 def _box(constraint: Constraint) -> Filter:
-    from sluice.model.filter import Filter
-
     return Filter.of({"": constraint})
 
 

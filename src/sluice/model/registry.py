@@ -98,14 +98,3 @@ def names() -> tuple[str, ...]:
 def is_registered(name: str) -> bool:
     """Whether a filter can call this name."""
     return name.lower() in _factories
-
-
-def register_builtin() -> None:
-    """Registers the tests that come with Sluice; the package does it when it is imported."""
-    from sluice.model.geo import geo_within
-    from sluice.model.nan import isnan
-    from sluice.model.types import instanceof
-    from sluice.model.xml import xpath_boolean
-
-    for factory in (geo_within, instanceof, isnan, xpath_boolean):
-        register(factory.__name__, factory)

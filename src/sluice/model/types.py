@@ -10,17 +10,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sluice.errors import SluiceError
 from sluice.limits import MAX_INTERVALS
 from sluice.model.constraint import UNKNOWN_WASTE, Atom, Constraint
+from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered, of_kind
 from sluice.model.values import Kind, Value, literal_sql, name_sql
-
-if TYPE_CHECKING:
-    from sluice.model.filter import Filter
 
 #: The attribute that holds the type of a published object.
 CLASS = "class"
@@ -226,7 +224,5 @@ def class_filter(cls: type | str) -> Filter:
     >>> class_filter(Trade).covers(class_filter(BlockTrade))
     True
     """
-    from sluice.model.filter import Filter
-
     name = cls if isinstance(cls, str) else declare_class(cls)
     return Filter.of({CLASS: InstanceOf(frozenset({name}))})
