@@ -9,7 +9,6 @@ Each subscriber writes the WHERE of a Spark SQL query, and every event reaches e
 True
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sluice.errors import (
@@ -25,6 +24,7 @@ from sluice.errors import (
     SluiceError,
     StoreError,
 )
+from sluice.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from sluice.client import BlockingBus, Bus, Event, Gap
@@ -59,25 +59,19 @@ __all__ = [
     "register",
 ]
 
-#: Where the names live that are imported only when somebody asks for them: `sluice --help` needs no compiler.
-_HOMES = {
-    "BlockingBus": "sluice.client",
-    "Bus": "sluice.client",
-    "Event": "sluice.client",
-    "Filter": "sluice.model",
-    "Gap": "sluice.client",
-    "Matcher": "sluice.match",
-    "Subscription": "sluice.model",
-    "connect": "sluice.client.connect",
-    "instance_of": "sluice.model",
-    "parse": "sluice.model",
-    "register": "sluice.model",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sluice' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        "BlockingBus": "sluice.client",
+        "Bus": "sluice.client",
+        "Event": "sluice.client",
+        "Filter": "sluice.model",
+        "Gap": "sluice.client",
+        "Matcher": "sluice.match",
+        "Subscription": "sluice.model",
+        "connect": "sluice.client.connect",
+        "instance_of": "sluice.model",
+        "parse": "sluice.model",
+        "register": "sluice.model",
+    },
+)

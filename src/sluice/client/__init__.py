@@ -1,7 +1,8 @@
 """Publish and subscribe from Python."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from sluice.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from sluice.client.blocking import BlockingBus
@@ -12,19 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockingBus", "Bus", "Event", "Gap", "Session"]
 
-#: Where the names live; the verbs of the command line are described without any of them.
-_HOMES = {
-    "BlockingBus": "sluice.client.blocking",
-    "Bus": "sluice.client.bus",
-    "Event": "sluice.client.event",
-    "Gap": "sluice.client.gap",
-    "Session": "sluice.client.session",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sluice.client' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        "BlockingBus": "sluice.client.blocking",
+        "Bus": "sluice.client.bus",
+        "Event": "sluice.client.event",
+        "Gap": "sluice.client.gap",
+        "Session": "sluice.client.session",
+    },
+)

@@ -6,9 +6,10 @@ Importing it starts nothing and loads nothing: each name is looked up in its roo
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sluice.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from sluice.spark.archive.history import history
@@ -52,11 +53,7 @@ __all__ = [
     "write_per_subscriber",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
+__getattr__ = imported_when_asked(__name__, _ROOMS)
 
 
 class _Package(ModuleType):

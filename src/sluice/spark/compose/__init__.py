@@ -4,8 +4,9 @@ A pattern is declared (`pattern`, or as TOML in `rules`), picks its events out o
 machine for each key (`evaluate`), and run by Spark (`stream`); `command` is `sluice compose`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from sluice.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from sluice.spark.compose.pattern import Absence, Change, Count, Pattern, Sequence
@@ -14,17 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Absence", "Change", "Count", "Pattern", "Rules", "Sequence", "compose", "read_rules"]
 
-#: Where the names live that are imported only when somebody asks for them: the help of the command line needs no Spark.
-_HOMES = {
-    **dict.fromkeys(("Absence", "Change", "Count", "Pattern", "Sequence"), "pattern"),
-    **dict.fromkeys(("Rules", "read_rules"), "rules"),
-    "compose": "stream",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        **dict.fromkeys(("Absence", "Change", "Count", "Pattern", "Sequence"), f"{__name__}.pattern"),
+        **dict.fromkeys(("Rules", "read_rules"), f"{__name__}.rules"),
+        "compose": f"{__name__}.stream",
+    },
+)
