@@ -208,7 +208,7 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_environment_is_used_only_if_nothing_is_said(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sluice.client.connect import default_address
+    from sluice.net.address import default_address
 
     with sluice.connect() as bus:
         assert bus.broker() == "b" and default_address() == address

@@ -22,6 +22,7 @@ from sluice.match.filterset import FilterSet
 from sluice.model import parse
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import (
+    NO_LOG,
     Answer,
     Commit,
     Describe,
@@ -107,7 +108,7 @@ class Desk:
             self._orders(request)
             return
         if self._store is None or self._journal is None:
-            self._answer(request.id, Failed(f"{self._name} keeps no log: start it with a data directory"))
+            self._answer(request.id, Failed(f"{self._name} {NO_LOG}: start it with a data directory"))
             return
         try:
             match question:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
 from sluice.errors import ConfigurationError
+from sluice.files import FORMATS
+from sluice.net.address import DEFAULT_HELP
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus, Order
@@ -33,7 +35,7 @@ T = TypeVar("T")
 #: The status after Ctrl-C.
 INTERRUPTED = 130
 
-_ADDRESS_HELP = "of a broker (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)"
+_ADDRESS_HELP = f"of a broker {DEFAULT_HELP}"
 
 PUBLISH_SUMMARY = "publish the records of a file or of a pipe"
 PUBLISH_DESCRIPTION = """\
@@ -87,9 +89,7 @@ def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", metavar="N", type=_count, default=1024, help="records sent at a time (default: 1024)"
     )
-    parser.add_argument(
-        "--format", choices=("jsonl", "csv", "parquet"), help="of standard input and of names without a known ending"
-    )
+    parser.add_argument("--format", choices=FORMATS, help="of standard input and of names without a known ending")
     parser.add_argument("--ordered", action="store_true", help="have everybody get them in one order, with all such")
     add_credentials(parser)
     parser.set_defaults(run=publish)

@@ -17,7 +17,7 @@ from sluice.client.gap import Gap
 from sluice.client.link import Dial
 from sluice.client.options import Options
 from sluice.errors import ConfigurationError
-from sluice.net.address import DEFAULT_PORT, TLS_SCHEME, Address
+from sluice.net.address import IN_PROCESS, TLS_SCHEME, Address, default_address
 from sluice.net.connection import Connection
 from sluice.net.tls import dial, trust
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from sluice.client.memory import Embedded
 
 logger = logging.getLogger("sluice.client")
-
-#: How an address begins that means a broker in this process.
-SCHEME = "memory://"
 
 
 def connect(
@@ -54,7 +51,7 @@ def connect(
     `sluice.client.options.Options` say what the options mean.
     """
     addresses = addresses_of(default_address() if address in (None, "") else address)
-    is_remote = not addresses[0].startswith(SCHEME)
+    is_remote = not addresses[0].startswith(IN_PROCESS)
     if tls_authority is not None and is_remote and not any(Address.of(each).is_tls for each in addresses):
         raise ConfigurationError(
             f"tls_authority is given, but {', '.join(addresses)} is dialled without TLS: write {TLS_SCHEME}://, or leave it out"
@@ -85,16 +82,11 @@ def addresses_of(said: str | Sequence[str]) -> list[str]:
     texts = [part.strip() for part in said.split(",")] if isinstance(said, str) else [*said]
     if not texts:
         raise ConfigurationError("no broker is named: give the address of one at least, as in sluice://127.0.0.1:7470")
-    if any(text.startswith(SCHEME) for text in texts):
+    if any(text.startswith(IN_PROCESS) for text in texts):
         if len(texts) > 1:
             raise ConfigurationError(f"{', '.join(texts)}: a broker in this process is never gone, so name it alone")
         return texts
     return [str(Address.of(text)) for text in texts]
-
-
-def default_address() -> str:
-    """Where a broker is looked for if nobody says where it is."""
-    return os.environ.get("SLUICE_ADDRESS") or str(Address("127.0.0.1", DEFAULT_PORT))
 
 
 class Connector:
@@ -104,7 +96,7 @@ class Connector:
         self._addresses = addresses
         self._options = options
         #: Whether the broker is not in this process.
-        self._is_remote = not addresses[0].startswith(SCHEME)
+        self._is_remote = not addresses[0].startswith(IN_PROCESS)
         # What is wrong with a certificate is said at once.
         is_tls = self._is_remote and any(Address.of(address).is_tls for address in addresses)
         self._trusted = trust(options.tls_authority) if is_tls else None

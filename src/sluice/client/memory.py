@@ -15,7 +15,7 @@ from typing import ClassVar
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
 from sluice.client.background import Background
-from sluice.client.connect import SCHEME
+from sluice.net.address import IN_PROCESS
 from sluice.net.connection import Connection
 
 
@@ -35,7 +35,7 @@ class Embedded:
     @classmethod
     def of(cls, address: str) -> Embedded:
         """The broker at an address, with one user more; it is started if there is none."""
-        name = address.removeprefix(SCHEME).rstrip("/") or "memory"
+        name = address.removeprefix(IN_PROCESS).rstrip("/") or "memory"
         with cls._lock:
             if name not in cls._all:
                 cls._all[name] = cls(name)

@@ -21,7 +21,7 @@ from sluice.client.questions import ANSWER_SECONDS, NoAnswer
 from sluice.errors import ConfigurationError, RequestError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Failed, Fetch, Fetched
+from sluice.protocol.messages import NO_LOG, Failed, Fetch, Fetched
 
 if TYPE_CHECKING:
     from sluice.client.engine import Engine
@@ -32,8 +32,6 @@ PAGE_BYTES = 512 << 10
 MAX_PAGE_BYTES = 2 << 20
 #: How often `fetch` asks in vain before it gives up.
 MAX_ATTEMPTS = 8
-#: What a broker without a log says; to ask again is useless.
-_NO_LOG = "keeps no log"
 
 
 class NoLog(RequestError):
@@ -79,7 +77,7 @@ class Pages:
                     self.after = page.through
                     return page
                 problem = page.reason
-                if _NO_LOG in problem:
+                if NO_LOG in problem:
                     raise NoLog(problem)
             attempts += 1
             if attempts == self._max_attempts:

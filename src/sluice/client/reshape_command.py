@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.client.credentials import add_credentials, credentials_of
 from sluice.errors import ConfigurationError
+from sluice.net.address import DEFAULT_HELP
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus
@@ -93,9 +94,7 @@ Prepare = Callable[["Bus", "Tree", argparse.Namespace], Prepared]
 
 
 def _add_common(parser: argparse.ArgumentParser, prepare: Prepare) -> None:
-    parser.add_argument(
-        "--at", metavar="ADDRESS", help="of any broker (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)"
-    )
+    parser.add_argument("--at", metavar="ADDRESS", help=f"of any broker {DEFAULT_HELP}")
     parser.add_argument("--yes", action="store_true", help="do not ask whether to go on")
     parser.add_argument("--dry-run", action="store_true", help="say what would be touched, and change nothing")
     add_credentials(parser)

@@ -18,6 +18,7 @@ from typing import Protocol
 from sluice.limits import MAX_KEPT, MAX_SEEN
 from sluice.protocol.batch import Batch, NotificationId, Peer, Place
 from sluice.protocol.messages import (
+    NO_LOG,
     Answer,
     Describe,
     Described,
@@ -38,8 +39,6 @@ ANSWER_SECONDS = 10.0
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.25, 10.0
 #: How much of a log to read at a time, about.
 PAGE_BYTES = 512 << 10
-#: What a broker without a log says; to ask again is useless.
-NO_LOG = "keeps no log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sluice.client.seam import (
     ANSWER_SECONDS,
-    NO_LOG,
     RETRY_SECONDS,
     Begun,
     CaughtUp,
@@ -22,7 +21,7 @@ from sluice.client.seam import (
 )
 from sluice.limits import MAX_KEPT
 from sluice.protocol.batch import Batch, Peer
-from sluice.protocol.messages import Answer, EntryId, Failed, Fetch, Fetched, ReplayEvent, Replaying, Runs
+from sluice.protocol.messages import NO_LOG, Answer, EntryId, Failed, Fetch, Fetched, ReplayEvent, Replaying, Runs
 
 #: So often the times double that are waited for an answer, and after a failure.
 MAX_DOUBLINGS = 5

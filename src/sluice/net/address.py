@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from sluice.errors import ConfigurationError
 DEFAULT_PORT = 7470
 #: How addresses begin: that of a broker that is dialled without TLS, and with it.
 SCHEMES = PLAIN_SCHEME, TLS_SCHEME = "sluice", "sluices"
+#: How an address begins that means a broker in this process.
+IN_PROCESS = "memory://"
 
 
 class Address(NamedTuple):
@@ -69,3 +72,14 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{TLS_SCHEME if self.is_tls else PLAIN_SCHEME}://{host}:{self.port}"
+
+
+#: Where a broker is looked for if nobody says where it is.
+DEFAULT_ADDRESS = str(Address("127.0.0.1", DEFAULT_PORT))
+#: What the help says of an address that need not be given.
+DEFAULT_HELP = f"(default: $SLUICE_ADDRESS, or {DEFAULT_ADDRESS})"
+
+
+def default_address() -> str:
+    """The address in the environment, or else the usual one."""
+    return os.environ.get("SLUICE_ADDRESS") or DEFAULT_ADDRESS

@@ -423,6 +423,10 @@ class Described:
     report: Mapping[str, Any]
 
 
+#: What a broker without a log says to whoever wants to read it: to ask again is useless.
+NO_LOG = "keeps no log"
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """There is no answer, and why."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.client.credentials import add_credentials, credentials_of
+from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--brokers",
         metavar="ADDRESSES",
-        default=os.environ.get("SLUICE_ADDRESS", "sluice://127.0.0.1:7470"),
-        help="of some brokers, with commas between (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)",
+        default=default_address(),
+        help=f"of some brokers, with commas between {DEFAULT_HELP}",
     )
     parser.add_argument("--where", metavar="WHERE", default="true", help="what to archive (default: everything)")
     parser.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*], this machine)")

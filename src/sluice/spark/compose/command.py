@@ -7,7 +7,6 @@ what came too late to count, is told on standard error.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.client.credentials import add_credentials, credentials_of
+from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--brokers",
         metavar="ADDRESSES",
-        default=os.environ.get("SLUICE_ADDRESS", "sluice://127.0.0.1:7470"),
-        help="of some brokers, with commas between (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)",
+        default=default_address(),
+        help=f"of some brokers, with commas between {DEFAULT_HELP}",
     )
     parser.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*], this machine)")
     parser.add_argument(

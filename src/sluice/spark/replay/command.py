@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
 from sluice.errors import LinkError
+from sluice.net.address import DEFAULT_HELP
 
 if TYPE_CHECKING:
     from sluice.spark.replay.past import Past
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--brokers",
         metavar="ADDRESSES",
-        help="of some brokers, with commas between; any one will do (default: $SLUICE_ADDRESS, or sluice://127.0.0.1:7470)",
+        help=f"of some brokers, with commas between; any one will do {DEFAULT_HELP}",
     )
     add_credentials(parser)
     parser.set_defaults(run=history)
