@@ -34,7 +34,7 @@ ROOMS = (
     "cli",
 )
 #: Everybody may import these; they import no room.
-GROUND = ("errors", "lazy", "limits")
+GROUND = ("errors", "lazy", "limits", "verb")
 #: These use the package the way its users do, through `from sluice import ...`.
 USERS = ("demo", "cli")
 #: A pure core knows no clock, chance, network, thread or environment.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sluice.cli import main
-from sluice.usage import GROUPS, MAX_COLUMNS
+from sluice.cli.main import VERBS
+from sluice.usage import MAX_COLUMNS
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
@@ -20,7 +21,7 @@ def test_prose_fits_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    for words in ([], *([*verb.split()] for group in GROUPS.values() for verb in group)):
+    for words in ([], *([*verb.split()] for verb in VERBS)):
         _, text = said(capsys, *words, "--help")
         prose, _, examples = text.partition("\nexamples:\n")
         assert max(map(len, prose.splitlines())) <= min(columns, MAX_COLUMNS), words

@@ -12,18 +12,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from sluice.verb import Verb
+
 #: Wider lines are hard to read.
 MAX_COLUMNS = 100
-
-#: The verbs in the order in which help tells of them.
-GROUPS = {
-    "filters": ("explain", "covers", "match", "demo"),
-    "clients": ("publish", "subscribe", "advertise"),
-    "brokers": ("broker", "up", "status"),
-    "the tree, while it runs": ("broker join", "broker leave", "link"),
-    "on Spark": ("pipeline", "history", "compose", "statistics", "doctor"),
-    "tests and experiments": ("simulate", "lab"),
-}
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -50,9 +42,6 @@ def _folded(paragraph: str, width: int) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser that says which of its flags may have been meant by one that it does not know."""
 
-    #: What the verb does, in a line.
-    summary = ""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": HelpFormatter, **options})
 
@@ -70,23 +59,15 @@ class Parser(argparse.ArgumentParser):
         self.error(f"there is no {flag} here{_meant(flag, self._option_string_actions)}")
 
 
-def add_verb(verbs: Any, name: str, summary: str, description: str, examples: str) -> Parser:
-    """A verb among those of a parser."""
-    parser: Parser = verbs.add_parser(name, help=summary, description=description, epilog=f"examples:\n{examples}")
-    parser.summary = summary
-    return parser
-
-
-def listing(verbs: Mapping[str, Parser]) -> str:
+def listing(groups: Mapping[str, Sequence[Verb]]) -> str:
     """The verbs under the titles of their groups, each with its summary."""
-    assert {name for names in GROUPS.values() for name in names} == verbs.keys()
-    indent = max(map(len, verbs)) + 4
+    indent = max(len(verb.name) for verbs in groups.values() for verb in verbs) + 4
     lines = []
-    for title, names in GROUPS.items():
+    for title, verbs in groups.items():
         lines += ["", f"{title}:"]
-        for name in names:
-            summary = textwrap.wrap(verbs[name].summary, _columns() - indent)
-            lines += [f"  {name:<{indent - 2}}{summary[0]}", *(" " * indent + line for line in summary[1:])]
+        for verb in verbs:
+            summary = textwrap.wrap(verb.summary, _columns() - indent)
+            lines += [f"  {verb.name:<{indent - 2}}{summary[0]}", *(" " * indent + line for line in summary[1:])]
     return "\n".join(lines[1:])
 
 

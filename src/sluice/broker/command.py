@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sluice.broker.process import HAS_LEFT
 from sluice.broker.settings import SETTINGS, Loaded, Setting, load
 from sluice.errors import ConfigurationError
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +85,11 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
             default=argparse.SUPPRESS,
             help=_help(setting),
         )
+    parser.usage = "sluice broker --name NAME [--SETTING VALUE ...]"
     parser.set_defaults(run=run_broker)
+
+
+BROKER = Verb("broker", BROKER_SUMMARY, BROKER_DESCRIPTION, BROKER_EXAMPLES, add_broker_arguments)
 
 
 def _metavar(setting: Setting) -> str:
@@ -217,6 +222,9 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--example", action="store_true", help="print such a file")
     parser.set_defaults(run=run_up)
+
+
+UP = Verb("up", UP_SUMMARY, UP_DESCRIPTION, UP_EXAMPLES, add_up_arguments)
 
 
 def run_up(arguments: argparse.Namespace) -> int:

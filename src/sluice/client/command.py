@@ -22,6 +22,7 @@ from sluice.client.credentials import Credentials, add_credentials, credentials_
 from sluice.errors import ConfigurationError
 from sluice.files import FORMATS
 from sluice.net.address import DEFAULT_HELP
+from sluice.verb import Verb, count
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus, Order
@@ -86,9 +87,7 @@ def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
     """Says what `publish` takes."""
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="a file of records, - for standard input")
     parser.add_argument("--at", metavar="ADDRESS", help=_ADDRESS_HELP)
-    parser.add_argument(
-        "--batch", metavar="N", type=_count, default=1024, help="records sent at a time (default: 1024)"
-    )
+    parser.add_argument("--batch", metavar="N", type=count, default=1024, help="records sent at a time (default: 1024)")
     parser.add_argument("--format", choices=FORMATS, help="of standard input and of names without a known ending")
     parser.add_argument("--ordered", action="store_true", help="have everybody get them in one order, with all such")
     add_credentials(parser)
@@ -103,7 +102,7 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print an object with the record, its id and its place in a log"
     )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--from", dest="start", metavar="OFFSET", type=_count, help="read the broker's log from here on")
+    place.add_argument("--from", dest="start", metavar="OFFSET", type=count, help="read the broker's log from here on")
     place.add_argument(
         "--reliable", action="store_true", help="miss nothing from the start on, whatever fails on the way"
     )
@@ -113,8 +112,8 @@ def add_subscribe_arguments(parser: argparse.ArgumentParser) -> None:
     )
     past = parser.add_argument_group("the past")
     past.add_argument("--replay", metavar="TIME", help="begin so far back: 90s, 15m, 2h, 3d")
-    past.add_argument("--last", metavar="N", type=_count, help="begin with the last so many, at most")
-    parser.add_argument("--limit", metavar="N", type=_count, help="end after so many notifications")
+    past.add_argument("--last", metavar="N", type=count, help="begin with the last so many, at most")
+    parser.add_argument("--limit", metavar="N", type=count, help="end after so many notifications")
     add_credentials(parser)
     parser.set_defaults(run=subscribe)
 
@@ -127,10 +126,9 @@ def add_advertise_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=advertise)
 
 
-def _count(text: str) -> int:
-    if not (number := int(text)) >= 1:
-        raise argparse.ArgumentTypeError("should be at least 1")
-    return number
+PUBLISH = Verb("publish", PUBLISH_SUMMARY, PUBLISH_DESCRIPTION, PUBLISH_EXAMPLES, add_publish_arguments)
+SUBSCRIBE = Verb("subscribe", SUBSCRIBE_SUMMARY, SUBSCRIBE_DESCRIPTION, SUBSCRIBE_EXAMPLES, add_subscribe_arguments)
+ADVERTISE = Verb("advertise", ADVERTISE_SUMMARY, ADVERTISE_DESCRIPTION, ADVERTISE_EXAMPLES, add_advertise_arguments)
 
 
 # publish

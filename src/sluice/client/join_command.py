@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.broker.command import add_broker_arguments, flags_in, run_broker
 from sluice.broker.settings import DEFAULT, SETTINGS, load
 from sluice.errors import ConfigurationError
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from sluice.broker.config import ServerConfig
@@ -34,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Says what `sluice broker join` takes: what a broker takes, and whom to dial."""
     parser.add_argument("address", metavar="ADDRESS", help="of the broker that it dials")
     add_broker_arguments(parser)
+    parser.usage = "sluice broker join ADDRESS --name NAME [--SETTING VALUE ...]"
     parser.set_defaults(run=run)
+
+
+JOIN = Verb("broker join", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:

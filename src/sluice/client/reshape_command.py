@@ -9,11 +9,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.client.credentials import add_credentials, credentials_of
 from sluice.errors import ConfigurationError
 from sluice.net.address import DEFAULT_HELP
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus
@@ -64,18 +65,31 @@ LEAVE_EXAMPLES = """\
 """
 
 
-def add_link_arguments(verbs: Any, make: Callable[..., argparse.ArgumentParser]) -> None:
-    """Says what `sluice link` takes."""
-    parser = make(verbs, "replace", REPLACE_SUMMARY, REPLACE_DESCRIPTION, REPLACE_EXAMPLES)
+def add_link_arguments(parser: argparse.ArgumentParser) -> None:
+    """Says what `sluice link` takes: what is to be done to a link."""
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in (
+        Verb("replace", REPLACE_SUMMARY, REPLACE_DESCRIPTION, REPLACE_EXAMPLES, _add_replace_arguments),
+        Verb("add", ADD_SUMMARY, ADD_DESCRIPTION, ADD_EXAMPLES, _add_add_arguments),
+        Verb("remove", REMOVE_SUMMARY, REMOVE_DESCRIPTION, REMOVE_EXAMPLES, _add_remove_arguments),
+    ):
+        verb.add_to(verbs)
+
+
+def _add_replace_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="one end of the link")
     parser.add_argument("b", metavar="B", help="the other end")
     parser.add_argument("--by", metavar=("C", "D"), nargs=2, required=True, help="the ends of the new link")
     _add_common(parser, _replace)
-    parser = make(verbs, "add", ADD_SUMMARY, ADD_DESCRIPTION, ADD_EXAMPLES)
+
+
+def _add_add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="the broker that dials")
     parser.add_argument("address", metavar="ADDRESS", help="of the broker that it dials")
     _add_common(parser, _add)
-    parser = make(verbs, "remove", REMOVE_SUMMARY, REMOVE_DESCRIPTION, REMOVE_EXAMPLES)
+
+
+def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="one end of the link")
     parser.add_argument("b", metavar="B", help="the other end")
     parser.add_argument("--split", action="store_true", help="make two networks of one")
@@ -86,6 +100,10 @@ def add_leave_arguments(parser: argparse.ArgumentParser) -> None:
     """Says what `sluice broker leave` takes."""
     parser.add_argument("broker", metavar="BROKER", help="the name of the broker")
     _add_common(parser, _leave)
+
+
+LINK = Verb("link", LINK_SUMMARY, LINK_DESCRIPTION, LINK_EXAMPLES, add_link_arguments)
+LEAVE = Verb("broker leave", LEAVE_SUMMARY, LEAVE_DESCRIPTION, LEAVE_EXAMPLES, add_leave_arguments)
 
 
 #: What an order will do, in lines, and what does it.

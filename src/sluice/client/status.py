@@ -40,13 +40,13 @@ WIDE = 200
 RATES = {"published": "in/s", "delivered": "out/s", "forwarded": "forwarded/s"}
 
 
-def status(address: str, credentials: Credentials, *, watch: bool, as_json: bool) -> int:
+def status(address: str | None, credentials: Credentials, *, watch: bool, as_json: bool) -> int:
     """Prints how a network is, once or again and again; 0 when done."""
     asyncio.run(_status(address, credentials, watch=watch, as_json=as_json))
     return 0
 
 
-async def _status(address: str, credentials: Credentials, *, watch: bool, as_json: bool) -> None:
+async def _status(address: str | None, credentials: Credentials, *, watch: bool, as_json: bool) -> None:
     async with connect(address, **credentials) as bus:
         with _json_lines() if as_json else _tables(in_place=watch and sys.stdout.isatty()) as show:
             reports = await survey(bus)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sluice.verb import Verb, count
+
 if TYPE_CHECKING:
     from sluice.lab.expected import Expected
     from sluice.lab.experiment import Result, Setup
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="flooding, simple, identity, covering, merging, imperfect, or one that was registered",
     )
     parser.add_argument(
-        "--subscriptions", metavar="X", type=_count, required=True, help="how many all clients have together"
+        "--subscriptions", metavar="X", type=count, required=True, help="how many all clients have together"
     )
     parser.add_argument(
         "--advertisements",
@@ -66,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plot", metavar="FILE", type=Path, help="measure smaller numbers too and draw the curve (.png, .svg or .pdf)"
     )
     parser.set_defaults(run=run)
+
+
+LAB = Verb("lab", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -141,13 +146,3 @@ def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
             return lambda done, of: bar.update(task, completed=done, total=of)
 
         yield start
-
-
-def _count(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError("should be at least 1")
-    return number

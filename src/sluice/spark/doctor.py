@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import sluice
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print an array with all that was found, on one line")
     add_credentials(parser)
     parser.set_defaults(run=run)
+
+
+DOCTOR = Verb("doctor", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:

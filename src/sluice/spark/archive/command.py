@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sluice.client.credentials import add_credentials, credentials_of
 from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
+from sluice.verb import Verb, positive
 
 if TYPE_CHECKING:
     from sluice.client.blocking import BlockingBus
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*], this machine)")
     parser.add_argument("--once", action="store_true", help="end when all is archived that there is now")
     parser.add_argument(
-        "--every", metavar="SECONDS", type=_seconds, default=1.0, help="look for something new so often (default: 1)"
+        "--every", metavar="SECONDS", type=positive, default=1.0, help="look for something new so often (default: 1)"
     )
     parser.add_argument(
         "--max-rows", metavar="N", type=int, default=2_000_000, help="in one batch at most (default: 2,000,000)"
@@ -90,10 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _seconds(text: str) -> float:
-    if not 0 < (number := float(text)) < float("inf"):
-        raise argparse.ArgumentTypeError("should be more than 0")
-    return number
+PIPELINE = Verb("pipeline", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:

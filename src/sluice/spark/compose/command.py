@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.client.credentials import add_credentials, credentials_of
 from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="tell what the rules say, and start nothing")
     add_credentials(parser)
     parser.set_defaults(run=run)
+
+
+COMPOSE = Verb("compose", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:

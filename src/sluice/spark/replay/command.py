@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sluice.client.credentials import Credentials, add_credentials, credentials_of
 from sluice.errors import LinkError
 from sluice.net.address import DEFAULT_HELP
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from sluice.spark.replay.past import Past
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_credentials(parser)
     parser.set_defaults(run=history)
+
+
+HISTORY = Verb("history", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def history(arguments: argparse.Namespace) -> int:

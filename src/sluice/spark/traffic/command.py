@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.client.credentials import add_credentials, credentials_of
+from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*], this machine)")
     add_credentials(parser)
     parser.set_defaults(run=run)
+
+
+STATISTICS = Verb("statistics", SUMMARY, DESCRIPTION, EXAMPLES, add_arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:
