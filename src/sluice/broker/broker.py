@@ -125,27 +125,27 @@ class Broker(Links):
         self.order = Ordering(
             name,
             algorithm_named(config.order_algorithm, self.directions, self.ways[Kind.BROKERS], config.order_root),
-            self.roles,
-            self.tables,
-            self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
-            self._send,
-            lambda peer, floor: self._out.promise(peer, floor),
+            roles=self.roles,
+            tables=self.tables,
+            is_unanswered=self.completion[Kind.ADVERTISEMENTS].is_owed if config.advertisements else None,
+            send=self._send,
+            promise=lambda peer, floor: self._out.promise(peer, floor),
             orders_all=config.orders_all,
         )
         self.order.algorithm.see(moment)
         self.reliable = Reliable(
-            self.directions,
-            self.tables[Kind.SUBSCRIPTIONS],
-            self.forwarding,
-            self._home,
-            lambda: (self.name, *self.ways[Kind.BROKERS]),
-            self._pass_on,
-            lambda effect: self._out.all.append(effect),
-            self.order.algorithm,
             config.reliable,
-            incarnation,
-            head,
-            moment,
+            self.directions,
+            table=self.tables[Kind.SUBSCRIPTIONS],
+            forwarding=self.forwarding,
+            algorithm=self.order.algorithm,
+            home=self._home,
+            streams=lambda: (self.name, *self.ways[Kind.BROKERS]),
+            send=self._pass_on,
+            act=self.do,
+            incarnation=incarnation,
+            head=head,
+            moment=moment,
         )
         self.reshape = Reshape(self, config.reshape, marks or {})
         #: When tables are renewed, and before when no replica expires.

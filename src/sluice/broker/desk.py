@@ -68,6 +68,7 @@ class Desk:
         name: Peer,
         store: Store | None,
         journal: Journal | None,
+        *,
         describe: Callable[[], Mapping[str, Any]],
         orders: Callable[[Request], None],
         reply: Callable[[Reply], None],

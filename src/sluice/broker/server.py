@@ -160,7 +160,14 @@ class Server:
         self.broker.forwarding.begin()
         dialler = Dialler(self, self._security, self._hello)
         self.shape = Shape(self, self.config.unshapeable, self.links, dialler, f"{self.name}/{incarnation}")
-        self._desk = Desk(self.name, self._store, self._journal, self.report, self.shape.ask, self.replied)
+        self._desk = Desk(
+            self.name,
+            self._store,
+            self._journal,
+            describe=self.report,
+            orders=self.shape.ask,
+            reply=self.replied,
+        )
         self._door = Door(self.broker, self._security, self.peers, self.shape.wants)
         if listens:
             await self._listen()

@@ -59,12 +59,12 @@ class Ordering:
         self,
         name: Peer,
         algorithm: Algorithm,
+        *,
         roles: Mapping[Peer, Role],
         tables: Mapping[Kind, Table],
         is_unanswered: Callable[[Peer], bool] | None,
         send: Callable[[Peer, Message], None],
         promise: Callable[[Peer, Floor], None],
-        *,
         orders_all: bool,
     ) -> None:
         self._name = name

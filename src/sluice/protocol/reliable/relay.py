@@ -29,12 +29,13 @@ class Relay:
 
     def __init__(
         self,
+        config: ReliableConfig,
         directions: Directions,
+        *,
         table: Table,
         forwarding: Forwarding,
         home: Home,
         send: Callable[[Peer, Message], None],
-        config: ReliableConfig,
     ) -> None:
         self._directions = directions
         self._table = table

@@ -48,15 +48,16 @@ class Reliable:
 
     def __init__(
         self,
+        config: ReliableConfig,
         directions: Directions,
+        *,
         table: Table,
         forwarding: Forwarding,
+        algorithm: Algorithm,
         home: Home,
         streams: Callable[[], Iterable[Peer]],
         send: Callable[[Peer, Message], None],
         act: Callable[[Ask | Reserve], None],
-        algorithm: Algorithm,
-        config: ReliableConfig,
         incarnation: int,
         head: int,
         moment: int,
@@ -70,7 +71,7 @@ class Reliable:
         self._algorithm = algorithm
         self._config = config
         self.subscribers = Subscribers(self._name, incarnation, config)
-        self.relay = Relay(directions, table, forwarding, home, send, config)
+        self.relay = Relay(config, directions, table=table, forwarding=forwarding, home=home, send=send)
         self.source = Source(self._name, head, moment, config)
         self.moments = Moments(self._name, self.subscribers, config)
         #: When somebody is to be told of the end of the stream, and when to look who is behind.
