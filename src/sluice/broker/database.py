@@ -15,6 +15,7 @@ from sluice.errors import StoreError
 
 
 def damaged(path: Path, problem: str) -> StoreError:
+    """The error of a file that cannot be trusted."""
     return StoreError(
         f"{path} is damaged ({problem}): move it away together with {path.name}-wal, keep both for repair, and start "
         "the broker with a backup or with an empty data directory"

@@ -70,7 +70,7 @@ class NewBatch:
     count: int
     #: When the broker took it in (UTC).
     time_micros: int
-    #: As `sluice.protocol.batch` encodes it; opaque here.
+    #: As `sluice.protocol.packing` encodes it; opaque here.
     payload: bytes
     #: Its moment in the order of all, later than those of all before it; 0: it has none.
     moment: int = 0

@@ -41,10 +41,12 @@ told as a story, and printed with the command that repeats it; the exit status i
 scenarios: routing (notifications reach exactly those who asked), completeness (who was told so misses
 nothing), interest (watchers know who asks; replays reach one subscriber), leases (damaged tables heal),
 streams (what was accepted is logged once, and durable readers get all of it), replay (the past, then what
-is live), reliable (everything from the start on, in order, once), order (the same order for all).
+is live), reliable (everything from the start on, in order, once), order (the same order for all), reshape
+(links are replaced, and nothing is lost or comes twice).
 
-faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication,
-corruption, clocks, tables; in streams also disk-full, retention.""",
+faults: broker-crash, link-loss, client-crash, offline; in leases also message-loss, duplication, corruption,
+clocks, tables; in reliable message-loss, duplication, reordering, retention; in streams disk-full, retention;
+in replay retention.""",
     """\
   sluice simulate
   sluice simulate --scenario leases --runs 1000

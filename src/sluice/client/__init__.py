@@ -1,4 +1,4 @@
-"""Publish and subscribe from Python."""
+"""Publish and subscribe from Python: a `Bus` for asyncio, a `BlockingBus` beside it, and the pure `Session` behind both."""
 
 from typing import TYPE_CHECKING
 

@@ -216,7 +216,7 @@ class BlockingBus:
         self._run(self._bus.hold(name, stream, after), timeout)
 
     def forget(self, durable: str, broker: Peer | None = None, timeout: float | None = None) -> None:
-        """Ends a durable subscription for good, by default one at the broker at the other end."""
+        """Ends a durable subscription for good, by default at all brokers; see `Bus.forget`."""
         self._run(self._bus.forget(durable, broker), timeout)
 
 

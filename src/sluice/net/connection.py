@@ -1,8 +1,7 @@
 """A connection that carries messages: frames in and out over asyncio, heartbeats, limits. Both ends of every link use it.
 
-What is sent within one turn of the event loop leaves in one write. A peer that sends what is no message, that says nothing for
-three heartbeats, unless it may for longer, or takes more for one message is told why (`Bye`) and cut off; nothing else is
-disturbed.
+What is sent within one turn of the event loop leaves in one write. A peer that sends what is no message, that is silent for too
+many heartbeats or takes as long for one message is told why (`Bye`) and cut off; nothing else is disturbed.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Connection(asyncio.Protocol):
         #: Set when the connection is over.
         self.over = asyncio.Event()
         self.can_write = True
-        #: For the record: bytes and messages in each direction.
+        #: For the record: bytes in each direction.
         self.bytes_in = self.bytes_out = 0
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
