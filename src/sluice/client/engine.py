@@ -97,7 +97,6 @@ class Engine:
         self._unordered: str | None = None
         self._changed = Signal()
         self._error: SluiceError | None = None
-        self._is_closed = False
         #: When the broker was last heard, and when it last said that it has dropped something.
         self._heard = self._dropped = self._loop.time()
         #: Subscriptions that are complete again, by when and why they were not.
@@ -122,7 +121,6 @@ class Engine:
         except TimeoutError:
             raise self.publisher.failure(self.publisher.last) from None
         finally:
-            self._is_closed = True
             await self.link.close()
             self._end(LinkError("this connection is closed: open a new one"), is_clean=True)
 
