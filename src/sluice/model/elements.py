@@ -8,7 +8,7 @@ subset, superset, disjunct, overlaps) are special cases, and tables 4.7 and 4.8 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from sluice.model.constraint import UNKNOWN_WASTE, Atom, Constraint, all_of
 from sluice.model.filter import EVERYTHING, Filter
 from sluice.model.ordered import EXISTS, Ordered, equals, of_kind, one_of
 from sluice.model.predicate import Attribute, ElementTest
-from sluice.model.values import Kind, Scalar, Value, literal_sql, name_sql
+from sluice.model.values import Kind, Scalar, Value, as_record, literal_sql, name_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,6 @@ def disjoint(values: Iterable[Scalar]) -> Constraint:
 def overlapping(values: Iterable[Scalar]) -> Constraint:
     """Some element is one of these."""
     return Elements("any", (_box(one_of(values)),))
-
-
-def as_record(element: Value) -> Mapping[str, Value]:
-    """An element as element tests see it: its fields, and itself as `""`."""
-    return {**element, "": element} if type(element) is dict else {"": element}
 
 
 def _any_multi_value() -> Elements:

@@ -37,7 +37,7 @@ from sluice.model.predicate import (
     StringTest,
     Truth,
 )
-from sluice.model.values import Kind, Value, is_ordered, kind_of, literal_sql, name_sql
+from sluice.model.values import Kind, Value, as_record, is_ordered, kind_of, literal_sql, name_sql
 
 _INT64 = 1 << 63
 #: Wide enough to be exact for every literal that the language lets in; without traps, so that it never raises.
@@ -102,7 +102,7 @@ def truth(node: Predicate, record: Mapping[str, Value]) -> bool | None:
             elements = evaluate(operand, record)
             if not isinstance(elements, tuple):
                 return None
-            answers = (truth(body, _fields(element)) for element in elements)
+            answers = (truth(body, as_record(element)) for element in elements)
             return _some(answers) if quantifier == "any" else _every(answers)
         case AtomTest(function, operand, arguments):
             value = evaluate(operand, record)
@@ -169,11 +169,6 @@ def _some(answers: Iterable[bool | None]) -> bool | None:
 
 def _not(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
-
-
-def _fields(element: Value) -> Mapping[str, Value]:
-    """An element as the body of an element test sees it: its fields, and itself under the empty name."""
-    return {**element, "": element} if isinstance(element, dict) else {"": element}
 
 
 @lru_cache(maxsize=4096)

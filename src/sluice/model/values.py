@@ -8,6 +8,7 @@ they merely lie on different stretches of the axis (seed model of section 4.3.1,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
@@ -74,6 +75,15 @@ def point_of(value: Value) -> Point:
     if Kind.BOOL <= kind <= Kind.TIMESTAMP:
         return (int(kind), value, 0.5)
     return (int(kind), 0, 0.5)
+
+
+def as_record(element: Value) -> Mapping[str, Value]:
+    """An element of a multi-value as tests of elements see it: its fields, and itself as `""`.
+
+    >>> as_record({"price": 5}), as_record(7)
+    ({'price': 5, '': {'price': 5}}, {'': 7})
+    """
+    return {**element, "": element} if type(element) is dict else {"": element}
 
 
 def is_ordered(kind: Kind) -> bool:
