@@ -1,15 +1,19 @@
 """A verb of the command line: what it is called, what its help says and what it takes. Each stands with what it is a face of.
 
-To describe a verb is cheap: what does its work is imported when it runs, so that `sluice --help` is quick. The numbers that
-people give to verbs are read here.
+To describe a verb is cheap: what does its work is imported when it runs, so that `sluice --help` is quick. Here are also what
+verbs have in common: how numbers are read, and how far something is, for people who watch.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,14 @@ def positive(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError("should be more than 0")
     return number
+
+
+def progress_bar(*columns: Any) -> Progress:
+    """A bar on standard error for people who watch, and nothing at all for anybody else; to be used with `with`."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def _at_least(least: int, text: str) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import Progress
 
-from sluice.spark.progress import progress_bar, tasks_shown
+from sluice.spark.progress import tasks_shown
+from sluice.verb import progress_bar
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

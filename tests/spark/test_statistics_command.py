@@ -30,7 +30,7 @@ def test_an_archive_is_counted(
     monkeypatch.setattr(spark, "stop", lambda: None)  # others go on with it
     screen = StringIO()
     bar = partial(Progress, console=Console(file=screen, force_terminal=True))
-    monkeypatch.setattr("sluice.spark.progress.progress_bar", bar)  # somebody watches
+    monkeypatch.setattr("sluice.spark.traffic.command.progress_bar", bar)  # somebody watches
     early = [{"symbol": "IBM", "price": price} for price in range(40)]
     late = [{"symbol": "SUN", "price": price, "note": "!"} for price in range(20)]
     shelve(tmp_path / "a", [logged("b1", 1, START, early), logged("b1", 41, START + timedelta(days=2), late)])

@@ -9,13 +9,12 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sluice.errors import ParseError, SluiceError
 from sluice.files import FORMATS
-from sluice.verb import Verb
+from sluice.verb import Verb, progress_bar
 
 if TYPE_CHECKING:
     from sluice import Matcher
@@ -85,7 +84,7 @@ def match(arguments: argparse.Namespace) -> int:
     # Known before the subscriptions are loaded, which may take a while: a wrong name fails at once.
     subscriptions.check()
     notifications.check()
-    with _progress() as progress:
+    with progress_bar() as progress:
         matcher, ids = _load(subscriptions, progress)
         found = read_notifications(notifications)
         task = progress.add_task("matching", total=found.units)
@@ -172,13 +171,3 @@ def _answers(indexes: Sequence[int], offsets: Any, ranks: Any, ids: list[str]) -
         if start < end:
             found = ", ".join([ids[rank] for rank in sorted(ranks[start:end].tolist())])
             yield f'{{"notification": {indexes[row]}, "ids": [{found}]}}\n'
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A progress bar for people who watch; nothing at all for anybody else."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        yield progress

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.verb import Verb, count
+from sluice.verb import Verb, count, progress_bar
 
 if TYPE_CHECKING:
     from sluice.lab.expected import Expected
@@ -134,11 +133,8 @@ def _measure(setups: list[Setup], topology: Topology) -> list[Result]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """A progress bar for people who watch; nothing at all for anybody else."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    """Shows how far the parts of an experiment are."""
+    with progress_bar() as bar:
         task = bar.add_task("", total=None)
 
         def start(what: str) -> Callable[[int, int], None]:

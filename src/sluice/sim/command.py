@@ -12,6 +12,7 @@ from sluice.errors import SluiceError
 from sluice.sim.mutants import MUTANTS, Caught, hunt
 from sluice.sim.run import Summary, run_many, seeds_from, story
 from sluice.sim.scenario import ALL_FAULTS, ROUTINGS, SCENARIOS, Choices, Scenario, scenario_named
+from sluice.verb import progress_bar
 
 FINE, FAILED = 0, 1
 #: How many seeds are run if nobody says.
@@ -112,9 +113,8 @@ def _after(caught: Caught | None, begun: int) -> str:
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Any]:
-    """A progress bar for people who watch; nothing at all for anybody else."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    """Shows how many runs there were."""
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),
@@ -124,7 +124,7 @@ def _progress(total: int | None) -> Iterator[Any]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[events]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task("runs", total=total, events="")
 
         def advance(summary: Summary | None) -> None:

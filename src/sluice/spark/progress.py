@@ -5,23 +5,16 @@ A thread asks the driver of the session now and then. Spark Connect has nobody t
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
-from rich.console import Console
 from rich.progress import Progress
 
 from sluice.spark.session import is_connect
 
 _LOOK_SECONDS = 0.2
-
-
-def progress_bar() -> Progress:
-    """A bar for people who watch; to be used with `with`."""
-    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 @contextmanager

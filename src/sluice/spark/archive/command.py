@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sluice.client.credentials import add_credentials, credentials_of
 from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
-from sluice.verb import Verb, positive
+from sluice.verb import Verb, positive, progress_bar
 
 if TYPE_CHECKING:
     from sluice.client.blocking import BlockingBus
@@ -149,16 +149,14 @@ def _follow(pipeline: Pipeline, bus: BlockingBus, stop: threading.Event, every_s
 
 def _catch_up(pipeline: Pipeline, bus: BlockingBus, stop: threading.Event) -> int:
     """Archives what there is now, with a bar that grows; returns how many rows that were."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
     heads = pipeline.heads(bus)
     until = {stream: held.stop - 1 for stream, held in heads.items()}
     total = pipeline.lag(heads)
     rows = 0
     columns = ("archiving", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task("", total=total)
         while not stop.is_set() and (progress := pipeline.step(bus, until)) is not None:
             rows += progress.rows

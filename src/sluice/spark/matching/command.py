@@ -15,8 +15,9 @@ from sluice.spark.matching.destinations import write_per_subscriber
 from sluice.spark.matching.files import ROW
 from sluice.spark.matching.match import match
 from sluice.spark.matching.work import COUNT, SUBSCRIPTIONS
-from sluice.spark.progress import progress_bar, tasks_shown
+from sluice.spark.progress import tasks_shown
 from sluice.spark.session import session
+from sluice.verb import progress_bar
 
 
 def match_on_spark(arguments: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.client.credentials import add_credentials, credentials_of
-from sluice.verb import Verb
+from sluice.verb import Verb, progress_bar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ def _count(arguments: argparse.Namespace) -> Statistics:
 
     from sluice.errors import SparkError
     from sluice.model import parse
-    from sluice.spark.progress import progress_bar, tasks_shown
+    from sluice.spark.progress import tasks_shown
     from sluice.spark.session import session
     from sluice.spark.traffic.statistics import statistics
 
