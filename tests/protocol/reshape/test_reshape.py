@@ -87,6 +87,7 @@ def test_links_are_replaced_again_and_again_also_back() -> None:
     ("plan", "reason"),
     [
         (("a", "b", "a", "b"), "by itself"),
+        (("a", "b", "sb", "sb"), "needs two ends"),
         (("a", "c", "a", "d"), "there is no link a - c: a reaches c through b"),
         (("b", "c", "d", "a"), "knows no way to d that does not use the old link"),
         (("b", "c", "a", "sa"), "there is a link a - sa already"),

@@ -134,18 +134,19 @@ class Mending:
         if broken is None or peer in self._reshape.channels or self._reshape.job is not None:
             self._host.send(peer, Abort(message.job, f"{message.dead} is not dead for {self._host.name}: {AGAIN}"))
         elif broken.job == message.job:
-            del self.repair.broken[message.dead]
             ghost = self._reshape.channels.pop(message.dead)
             self._ghosts[ghost] = broken.until
             self._reshape.set_mark(message.dead, self._reshape.mark(message.dead).generation + 1, False)
-            self._take_in(peer, message.generation)
+            self._take_in(peer, message.generation, ghost)
         elif self._host.name < peer:
             self._host.send(peer, Adopt(message.dead, message.job, generation))
-            self._take_in(peer, generation)
+            self._take_in(peer, generation, self._reshape.channels[message.dead])
         else:
             self._host.send(peer, Abort(message.job, f"{peer} comes before {self._host.name}"))
 
-    def _take_in(self, peer: Peer, generation: int) -> None:
+    def _take_in(self, peer: Peer, generation: int, ghost: Peer) -> None:
+        """Both ends hold what the dead broker has told, so neither tells it to the other."""
+        self._host.directions.succeed(ghost, peer)
         self._reshape.links[peer] = replace(self._reshape.links[peer], job=None)
         self._reshape.set_mark(peer, generation, True, self._reshape.links[peer].address)
         self._reshape.join_tree(peer)

@@ -116,8 +116,8 @@ class Repair:
     def candidates(self, peer: Peer, own: list[Peer], is_here: Mapping[Peer, bool]) -> Iterator[Plan]:
         """The links that may take the place of one, the closest first; `is_here` says who lies on this side."""
         name, around = self._name, self.around.get(peer, {})
-        far = [each for each in sorted(around) if each != name and not is_here.get(each, False)]
         near = sorted(own)
+        far = [each for each in sorted(around) if each != name and each not in near and not is_here.get(each, False)]
         pairs = [(name, each) for each in far]
         pairs += [(each, peer) for each in near]
         pairs += [(one, other) for one in near for other in far]

@@ -166,8 +166,12 @@ class Reshape:
 
     def substitute(self, plan: Plan, now: float) -> None:
         """Begins a job that was ordered here, or says why not."""
-        is_same = (plan.a, plan.b) == (plan.c, plan.d)
-        reason = "a link cannot be replaced by itself" if is_same else self._objection(plan, (), None)
+        if (plan.a, plan.b) == (plan.c, plan.d):
+            reason: str | None = "a link cannot be replaced by itself"
+        elif plan.c == plan.d:
+            reason = f"a link needs two ends, and {plan.c} - {plan.d} has one"
+        else:
+            reason = self._objection(plan, (), None)
         if reason is not None:
             self._tell_end(plan.job, Stage.REFUSED, (), reason)
             return
