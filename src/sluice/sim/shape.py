@@ -231,9 +231,11 @@ class Shape:
             world.call(world.now + pause, partial(self._again, order))
 
     def _again(self, order: Order) -> None:
-        """Gives an order once more, if it still makes sense."""
+        """Gives an order once more, or another one if it makes no sense any more."""
         plan = order.plan
         link = next((pair for pair in self.tree if pair in ((plan.a, plan.b), (plan.b, plan.a))), None)
         if link is not None and plan.c in self.side(plan.a, link) and plan.d in self.side(plan.b, link):
             job = f"{plan.job.rpartition('/')[0]}/{order.attempt + 1}"
             self.submit(Plan(job, plan.a, plan.b, plan.c, plan.d), order.attempt + 1)
+        elif (other := self.draw(self._random.randrange(1 << 32))) is not None:
+            self.submit(other, order.attempt + 1)

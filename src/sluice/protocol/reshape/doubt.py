@@ -61,6 +61,10 @@ class Doubts:
         if self._name == decider and keeper != decider:
             self._open[plan.job] = Doubt(end, keeper, now)
 
+    def settled(self, peer: Peer) -> None:
+        """The link to a peer has another generation: what became of those before does not matter any more."""
+        self._open = {id: doubt for id, doubt in self._open.items() if doubt.end != peer}
+
     def about(self, peer: Peer) -> bool:
         """Whether it is not known if the link to a peer was replaced."""
         return any(doubt.end == peer for doubt in self._open.values())

@@ -118,6 +118,7 @@ class Reshape:
     def set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
         """A link is part of the tree from now on, or not any more."""
         self.marks[peer] = Mark(generation, is_member)
+        self._doubts.settled(peer)
         if not is_member:
             self.mending.replaced(peer)
         self._host.do(LinkAdded(peer, generation, address) if is_member else LinkRemoved(peer, generation))

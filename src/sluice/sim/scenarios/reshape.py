@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Notify, Received
 from sluice.protocol.reliable.config import ReliableConfig
@@ -24,13 +25,11 @@ from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
 from sluice.sim.locality import Locality
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import LoseLink, Performer, Plan, Planned, Replace, StopBroker
+from sluice.sim.plan import LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
-    ACKNOWLEDGED,
-    COMPLETE,
     INTERESTS,
-    LIVE,
+    LIVENESS,
     LOGGED,
     PAIRWISE,
     PUBLISHED,
@@ -60,7 +59,7 @@ class Reshape(Scenario):
     name = "reshape"
     says = "links are replaced under traffic, and nothing is lost or comes twice"
     faults = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE)
-    checks = (*SAFETY, LIVE, ACKNOWLEDGED, COMPLETE, *INTERESTS, PAIRWISE, WITHHELD)
+    checks = (*SAFETY, *LIVENESS, *INTERESTS, PAIRWISE, WITHHELD)
     calm = 0.6
 
     def plan(self, seed: int, choices: Choices) -> Plan:
@@ -69,6 +68,8 @@ class Reshape(Scenario):
         random = draft.choose(brokers=SIZES, clients=(2, 10), actions=(10, 100))
         options = draft.options
         options["cold"] = False
+        # A job takes a few seconds.
+        options["pace"] = random.choice((0.05, 0.5, 2.0, 5.0))
         options["watches"] = random.random() < 0.3
         # What clients ask for beside the ordinary: order, streams without gaps; or tables that are believed for a while only.
         options["asks"] = random.choice(("nothing", "nothing", "order", "streams", "leases"))
@@ -79,17 +80,32 @@ class Reshape(Scenario):
         # Whether brokers replace links that break by themselves, while nobody orders anything.
         options["repairs"] = not options["faults"] and random.random() < 0.4
         options["breaks"] = random.choice((0.0, 0.0, 0.5, 1.0)) if not options["still"] else 0.0
-        options["replaced"] = random.choice((1, 2, 3, 6, 12))
+        options["replaced"] = (
+            random.choice((6, 24, 48) if options["still"] else (1, 4, 12, 24)) + options["brokers"] // 2
+        )
+        # Whether brokers keep what has passed for those who come later, and whether some clients do for those who ask.
+        options["cache"] = random.random() < 0.2
+        options["past"] = options["asks"] == "nothing" and random.random() < 0.5
         brokers, links, clients = draft.people()
+        algorithm = draft.random("algorithm")
+        options["algorithm"] = algorithm.choice(("floors", "rooted"))
+        options["root"] = algorithm.choice((None, *brokers)) if options["algorithm"] == "rooted" else None
+        if options["past"]:
+            clients = tuple(replace(one, keeps_past=algorithm.random() < 0.5) for one in clients)
         churn = draft.churn(
             clients,
             watches=options["watches"],
+            past=0.5 if options["past"] else 0.0,
             ordered=0.6 if options["asks"] == "order" else 0.0,
             marked=0.2 if options["asks"] == "order" else 0.0,
             reliable=0.7 if options["asks"] == "streams" else 0.0,
         )
         planned = draft.timed(churn)
-        end = planned[-1][0]
+        if options["past"]:
+            # Who keeps the past must learn of everybody who asks for it.
+            keepers = [one.name for one in clients if one.keeps_past]
+            planned += [(0.0, Watch(name, -1 - i, "true")) for i, name in enumerate(keepers)]
+        end = max(at for at, _ in planned)
         planned += draft.crashes(end, brokers, links, clients, churn)
         if not options["still"]:
             planned += (
@@ -97,7 +113,13 @@ class Reshape(Scenario):
             )
         lease = LeaseConfig(renew_seconds=150.0, lease_seconds=400.0, max_delay_seconds=1.0, diameter=len(brokers) + 1)
         config = replace(
-            draft.config(lease=lease if options["asks"] == "leases" else None, durable=options["asks"] == "streams"),
+            draft.config(
+                cache=CacheConfig(notifications=10_000, seconds=1000.0) if options["cache"] else None,
+                lease=lease if options["asks"] == "leases" else None,
+                durable=options["asks"] == "streams",
+            ),
+            order_algorithm=options["algorithm"],
+            order_root=options["root"],
             reliable=ReliableConfig(
                 silence_seconds=0.5,
                 gap_seconds=4.0,
