@@ -25,7 +25,7 @@ from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
 from sluice.sim.locality import Locality
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
+from sluice.sim.plan import HealLink, LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
     INTERESTS,
@@ -156,9 +156,12 @@ class Reshape(Scenario):
         planned: list[Planned] = []
         at = random.uniform(0, end)
         for _ in range(random.choice((1, 1, 2)) if len(brokers) > 5 else 1):
-            planned.append(
-                (at, StopBroker(random.choice(brokers)) if random.random() < 0.3 else LoseLink(*random.choice(links)))
-            )
+            if random.random() < 0.3:
+                planned.append((at, StopBroker(random.choice(brokers))))
+            else:
+                link = random.choice(links)
+                # It may be needed again when the next one breaks.
+                planned += [(at, LoseLink(*link)), (at + 4 * HOLD_SECONDS, HealLink(*link))]
             at += 8 * HOLD_SECONDS
         return planned
 
