@@ -150,7 +150,7 @@ class Shape:
             world.call(world.now + world.max_delay, partial(world.step, node, Unreachable(peer, job)))
             return
         link = self.link(node.name, peer) or world.join(node, world.brokers[peer])
-        link.jobs[job] = None
+        link.jobs[job] = node.name
         if link.is_open and link.back_to(node).told:
             world.call(world.now, partial(world.step, node, link.up_for(node, job)))
         else:
@@ -163,6 +163,14 @@ class Shape:
             del link.jobs[job]
             self._world.step(node, Unreachable(peer, job))
 
+    def take_away(self, a: str, b: str) -> None:
+        """Takes a link away by hand: there are two trees then."""
+        link = self._world.links[a, b]
+        link.is_taken = True
+        link.members.clear()
+        link.jobs.clear()
+        self._world.close(link)
+
     def mend(self) -> int:
         """Joins the parts of the network, as people do where brokers forgot what they were about; how many links that took."""
         world, joined = self._world, 0
@@ -174,6 +182,7 @@ class Shape:
                 if link is None:
                     world.add_link(first, name)
                 else:
+                    link.is_taken = False
                     for end, other in ((link.a, link.b), (link.b, link.a)):
                         link.members[end.name] = None
                         world.step(end, Allow(other.name))

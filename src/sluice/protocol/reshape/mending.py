@@ -110,7 +110,7 @@ class Mending:
             around = self.repair.around.get(broken.peer, {})
             is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
             broken.plans = [] if broken.is_dead else list(self.repair.candidates(broken.peer, own, is_here))
-            broken.parents = [name for name in sorted(around) if name < self._host.name]
+            broken.parents = [name for name in sorted(around) if self.repair.may_join(name, self._host.name)]
         job = broken.job = self.repair.new_job(self._host.incarnation)
         if broken.plans:
             self._reshape.substitute(replace(broken.plans.pop(0), job=job), now)
@@ -138,7 +138,7 @@ class Mending:
             self._ghosts[ghost] = broken.until
             self._reshape.set_mark(message.dead, self._reshape.mark(message.dead).generation + 1, False)
             self._take_in(peer, message.generation, ghost)
-        elif self._host.name < peer:
+        elif self.repair.may_join(self._host.name, peer):
             self._host.send(peer, Adopt(message.dead, message.job, generation))
             self._take_in(peer, generation, self._reshape.channels[message.dead])
         else:

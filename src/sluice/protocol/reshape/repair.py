@@ -101,6 +101,10 @@ class Repair:
         self._number += 1
         return f"{self._name}/{incarnation}/{self._number}"
 
+    def may_join(self, parent: Peer, child: Peer) -> bool:
+        """Whether a neighbour of a dead broker may join another: one that comes before it, or there might be a circle."""
+        return parent < child
+
     def postpone(self, broken: Broken, now: float) -> None:
         """Tries again, or the next, after a pause that differs between brokers and grows."""
         broken.job = None

@@ -114,7 +114,7 @@ class Reshape(Scenario):
         lease = LeaseConfig(renew_seconds=150.0, lease_seconds=400.0, max_delay_seconds=1.0, diameter=len(brokers) + 1)
         config = replace(
             draft.config(
-                cache=CacheConfig(notifications=10_000, seconds=1000.0) if options["cache"] else None,
+                cache=CacheConfig(notifications=10_000, seconds=1e6) if options["cache"] else None,
                 lease=lease if options["asks"] == "leases" else None,
                 durable=options["asks"] == "streams",
             ),
@@ -185,6 +185,7 @@ class Reshape(Scenario):
             self._replace_one_by_one(world, plan, outcome)
         if plan.options["still"] and plan.options["repairs"]:
             self._let_one_die(world, plan, outcome)
+            self._take_one_away(world, plan, outcome)
         mended = world.shape.mend()
         self._rest(world, seconds=self._tail_seconds(world))
         if mended and BROKER_CRASH not in plan.options["faults"]:
@@ -266,6 +267,17 @@ class Reshape(Scenario):
             outcome.violations.append(Violation("local", world.now, says))
         world.on_send = None
         world.start_broker(name)
+        self._rest(world)
+
+    def _take_one_away(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Takes a link away by hand, at rest: nobody replaces it."""
+        link = Random(f"{plan.seed}/goes").choice(world.shape.tree)
+        world.shape.take_away(*link)
+        self._rest(world)
+        if link[1] in world.shape.side(link[0], ("", "")):
+            says = f"the link {link} was taken away by hand, and still there is a way: {world.shape.tree}"
+            outcome.violations.append(Violation("taken", world.now, says))
+        world.shape.mend()
         self._rest(world)
 
     def _judge_repair(self, world: World) -> list[Violation]:
