@@ -42,7 +42,7 @@ class Doubts:
     @property
     def deadline(self) -> float:
         """When somebody is to be asked."""
-        return min((doubt.ask_at for doubt in self._open.values()), default=math.inf)
+        return min(doubt.ask_at for doubt in self._open.values()) if self._open else math.inf
 
     def remember(self, id: JobId, took_place: bool) -> None:
         """This broker has flipped, or called a job off."""

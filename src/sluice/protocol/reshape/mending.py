@@ -6,7 +6,6 @@ and there was time to hear what is so now, when another link has taken its place
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ class Mending:
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return min(self.repair.deadline, min(self._ghosts.values(), default=math.inf))
+        return min(self.repair.deadline, *self._ghosts.values()) if self._ghosts else self.repair.deadline
 
     def ended(self, id: JobId) -> None:
         """A job is over: if it was to replace a broken link that is still there, something else is tried."""

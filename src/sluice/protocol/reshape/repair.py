@@ -65,7 +65,7 @@ class Repair:
     @property
     def deadline(self) -> float:
         """When something is due."""
-        return min((each.deadline for each in self.broken.values()), default=math.inf)
+        return min(each.deadline for each in self.broken.values()) if self.broken else math.inf
 
     def lost(self, peer: Peer, now: float) -> bool:
         """A link of the tree broke: whether what came over it is to be held."""

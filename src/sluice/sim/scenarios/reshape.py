@@ -43,8 +43,8 @@ from sluice.sim.spec import (
 )
 from sluice.sim.world import World, recovery_seconds
 
-#: Mostly small trees; a chain has three brokers at least.
-SIZES = (3, 3, 4, 4, 4, 5, 5, 6, 6, 7, 8, 10, 12, 16, 24, 40, 60)
+#: Mostly small trees, in which a job is over soon; a chain has three brokers at least.
+SIZES = (*(3, 4, 5, 6, 7) * 5, 8, 10, 12, 16, 24, 40, 60)
 #: What these reduce again may come out differently, so that somebody off the way may have to be told.
 MERGERS = {"merging", "imperfect"}
 #: No job takes longer unless something has failed.
@@ -69,10 +69,10 @@ class Reshape(Scenario):
         options = draft.options
         options["cold"] = False
         # A job takes a few seconds.
-        options["pace"] = random.choice((0.05, 0.5, 2.0, 5.0))
+        options["pace"] = random.choice((0.05, 1.0, 4.0, 10.0))
         options["watches"] = random.random() < 0.3
         # What clients ask for beside the ordinary: order, streams without gaps; or tables that are believed for a while only.
-        options["asks"] = random.choice(("nothing", "nothing", "order", "streams", "leases"))
+        options["asks"] = random.choice(("nothing", "nothing", "nothing", "order", "order", "streams", "leases"))
         if options["asks"] == "streams":
             options["advertisements"] = None
         # Whether nothing happens while links are replaced, so that who is told something is told because of that.
