@@ -24,13 +24,18 @@ class Locality:
     def __init__(self, world: World) -> None:
         self._world = world
         self._before = _told(world)
-        #: How often something was said.
+        #: How often something was said, other than between those who take part in a job.
         self.spoken: Counter[Saying] = Counter()
         world.on_send = self._listen
 
     def _listen(self, sender: str, receiver: str, message: Message) -> None:
-        if isinstance(message, Change | Snapshot):
+        if isinstance(message, Change | Snapshot) and not self._is_chain(sender, receiver):
             self.spoken[sender, receiver, message.kind] += 1
+
+    def _is_chain(self, sender: str, receiver: str) -> bool:
+        """Whether both take part in a job, perhaps one that comes to nothing: what they say then they say about that."""
+        core = self._world.brokers[sender].core if sender in self._world.brokers else None
+        return core is not None and core.reshape.job is not None and receiver in core.reshape.job.neighbours
 
     def beside(self, way: Collection[str]) -> list[Saying]:
         """What was said that is not between brokers of the way."""

@@ -39,6 +39,7 @@ from sluice.sim.plan import (
     StopBroker,
     StopClient,
 )
+from sluice.sim.shape import Circle
 from sluice.sim.spec import ALL, Check, Violation
 from sluice.sim.trace import Trace
 from sluice.sim.workload import Churn, spread, tree
@@ -117,7 +118,7 @@ class Scenario(ABC):
             self.perform(world, plan, outcome)
         except SluiceError as error:
             at = world.now if world is not None else 0.0
-            check = "never-quiet" if isinstance(error, NeverQuiet) else "core-error"
+            check = {NeverQuiet: "never-quiet", Circle: "tree"}.get(type(error), "core-error")
             outcome.violations.insert(0, Violation(check, at, str(error), ()))
         else:
             outcome.violations += judge_trace(world, self.checks_of(plan))

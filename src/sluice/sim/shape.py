@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 ATTEMPTS = 6
 
 
+class Circle(SluiceError):
+    """Both ends of a link hold it to be part of the tree, and so there is none."""
+
+
 @dataclass(slots=True)
 class Order:
     """Somebody wants a link to be replaced."""
@@ -120,16 +124,19 @@ class Shape:
             case Dial(peer, _, job):
                 self._dial(node, peer, job)
             case HangUp(peer, job):
-                link = self.link(node.name, peer)
-                if link is not None:
+                known = self.link(node.name, peer)
+                if known is not None:
                     if job is not None:
-                        link.jobs.pop(job, None)
-                    if job is None or not (link.jobs or link.members):
-                        link.jobs.clear()
-                        self._world.close(link)
+                        known.jobs.pop(job, None)
+                    if job is None or not (known.jobs or known.members):
+                        known.jobs.clear()
+                        self._world.close(known)
             case LinkAdded(peer, generation):
-                self._link(node, peer).members[node.name] = None
+                link = self._link(node, peer)
+                link.members[node.name] = None
                 node.marks[peer] = Mark(generation, is_member=True)
+                if len(link.members) == 2 and peer in self.side(node.name, (link.a.name, link.b.name)):
+                    raise Circle(f"the link {node.name} - {peer} closes a circle: {self.tree}")
             case LinkRemoved(peer, generation):
                 self._link(node, peer).members.pop(node.name, None)
                 node.marks[peer] = Mark(generation, is_member=False)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluice.broker import broker
 from sluice.broker.broker import Broker
 from sluice.broker.links import Links
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import Received
 from sluice.protocol.reshape.channel import link_of
+from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job
+from sluice.protocol.reshape.mending import Mending
+from sluice.protocol.reshape.repair import Repair
 from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Directions, Plane
 from sluice.sim.mutants.mutant import Patch, mutant
@@ -179,3 +183,91 @@ def _() -> Patch:
         return part
 
     return Reshape, "_part", make
+
+
+# --- generations, and doubts ------------------------------------------------------------------------------------------
+
+
+@mutant(
+    "reshape",
+    "generations-stand-still",
+    "a link that is added or replaced once more has the generation it had",
+    first=0,
+)
+def _() -> Patch:
+    return Reshape, "_later", lambda original: lambda self, plan, old, new: (old, new)
+
+
+@mutant(
+    "reshape",
+    "earlier-generation-wins",
+    "a link is given up because the other end does not know that it was added again",
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def parted(self: Reshape, peer: str, generation: int) -> None:
+            original(self, peer, max(generation, self.mark(peer).generation))
+
+        return parted
+
+    return Reshape, "_parted", make
+
+
+@mutant("reshape", "never-asks", "who has decided a job that failed does not ask whether it took place")
+def _() -> Patch:
+    return Doubts, "failed", lambda original: lambda self, job, now: None
+
+
+@mutant("reshape", "fate-forgotten", "who has called a job off does not say so")
+def _() -> Patch:
+    return Doubts, "fate", lambda original: lambda self, id: True
+
+
+@mutant("reshape", "doubt-outlives-its-link", "an answer counts for a link that was added again since the question")
+def _() -> Patch:
+    return Doubts, "settled", lambda original: lambda self, peer: None
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("reshape", "joins-anybody", "the neighbours of a dead broker join each other in a circle")
+def _() -> Patch:
+    return Repair, "may_join", lambda original: lambda self, parent, child: True
+
+
+@mutant("reshape", "ghost-dropped-at-once", "what a dead broker has told is forgotten as soon as another is joined")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def take_in(self: Mending, peer: str, generation: int, ghost: str) -> None:
+            original(self, peer, generation, ghost)
+            self._drop_ghost(ghost)
+
+        return take_in
+
+    return Mending, "_take_in", make
+
+
+@mutant(
+    "reshape",
+    "told-to-heirs",
+    "whoever takes the place of a dead broker is told what that one had told, its own part too",
+)
+def _() -> Patch:
+    return Directions, "succeed", lambda original: lambda self, ghost, heir: None
+
+
+@mutant("reshape", "taken-for-lost", "a link that was taken away by hand is replaced as if it had broken")
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def lose(self: Mending, peer: str, channel: str, *, is_final: bool = False) -> None:
+            original(self, peer, channel)
+
+        return lose
+
+    return Mending, "lose", make
+
+
+@mutant("reshape", "caches-by-channel", "what has passed comes again over the channel that follows")
+def _() -> Patch:
+    return broker, "link_of", lambda original: lambda channel: channel
