@@ -135,8 +135,10 @@ class Shape:
                 link = self._link(node, peer)
                 link.members[node.name] = None
                 node.marks[peer] = Mark(generation, is_member=True)
-                if len(link.members) == 2 and peer in self.side(node.name, (link.a.name, link.b.name)):
-                    raise Circle(f"the link {node.name} - {peer} closes a circle: {self.tree}")
+                if len(link.members) == 2:
+                    link.jobs.clear()  # from now on it is there for the tree
+                    if peer in self.side(node.name, (link.a.name, link.b.name)):
+                        raise Circle(f"the link {node.name} - {peer} closes a circle: {self.tree}")
             case LinkRemoved(peer, generation):
                 self._link(node, peer).members.pop(node.name, None)
                 node.marks[peer] = Mark(generation, is_member=False)
