@@ -28,6 +28,7 @@ from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import HealLink, LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
+    CACHED,
     INTERESTS,
     LIVENESS,
     LOGGED,
@@ -135,9 +136,15 @@ class Reshape(Scenario):
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
 
     def checks_of(self, plan: Plan) -> tuple[Check, ...]:
-        """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere."""
+        """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere.
+
+        On the way to a root publications may overtake each other where a broker flips, and those that a cache brings, too: what
+        comes too late is withheld, and told.
+        """
         if plan.config.durable:
             return (PUBLISHED, WANTED, LOGGED, STORED_FIRST, *RELIABLE)
+        if plan.config.order_algorithm == "rooted":
+            return tuple(check for check in self.checks if check not in (WITHHELD, CACHED))
         return self.checks
 
     def _replacements(self, draft: Draft, end: float) -> list[Planned]:
