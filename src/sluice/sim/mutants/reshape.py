@@ -65,7 +65,7 @@ def _() -> Patch:
     return Links, "flip", lambda original: lambda self, heard: self.directions.flip()
 
 
-@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=1)
+@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=57)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def leads(self: Directions, source: str, peer: str) -> bool:
