@@ -80,7 +80,7 @@ soak: $(KERNELS) ## generated filters against the plain oracle, simulated networ
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.soak
 	$(BIN)/sluice simulate --minutes 10
-	$(BIN)/sluice simulate --scenario reshape --runs 40000
+	$(BIN)/sluice simulate --scenario reshape --runs 12000
 	$(BIN)/python -m tests.fuzz_frames --minutes 2
 	$(BIN)/python -m tests.soak_network --cycles 1000 --report
 	$(BIN)/python -m tests.soak_network --cycles 100 --redundant

@@ -63,6 +63,7 @@ from sluice.protocol.messages import (
 from sluice.protocol.order.ordering import Ordering, algorithm_named
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
+from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.messages import Allow, Mark, ReshapeMessage, Substitute, Unreachable
 from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Direction, Directions
@@ -483,7 +484,7 @@ class Broker(Links):
         if self.cache is not None:
             for place, row in enumerate(route.rows):
                 ids = route.combinations[route.which[place] if route.which else 0]
-                self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (direction,))
+                self.cache.reached(batch.id(row), ids if role == Role.CLIENT else (link_of(direction),))
 
     def _catch_up(self, peer: Peer, added: Iterable[Entry]) -> None:
         """Sends a peer what its new entries would have got it, had they come a moment earlier."""
@@ -495,8 +496,12 @@ class Broker(Links):
                     self.order.deliver(peer, batch, (ids,), (), self._now)
         else:
             direction = self.directions.of(peer)
-            passes = partial(self.directions.passes, direction=direction)
-            for batch in batches_of(self.cache.missed(direction, added, passes, self._now)):
+            link = link_of(direction)  # whatever channel it was when something went there, or came from there
+
+            def passes(source: Peer) -> bool:
+                return link_of(source) != link and self.directions.passes(source, direction)
+
+            for batch in batches_of(self.cache.missed(link, added, passes, self._now)):
                 self._pass_on(peer, Notify(batch))
 
     # --- questions ----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Direction:
 class Link:
     """A connection between two nodes, up whenever both are up and it is not broken itself."""
 
-    __slots__ = ("a", "b", "back", "closing", "forth", "is_lost", "is_open", "jobs", "members")
+    __slots__ = ("a", "b", "back", "closing", "forth", "is_lost", "is_open", "is_taken", "jobs", "members")
 
     def __init__(self, a: Node, b: Node, seed: str) -> None:
         self.a = a
@@ -51,10 +51,12 @@ class Link:
         #: Broken by a fault, until it heals.
         self.is_lost = False
         self.is_open = False
+        #: Taken away by hand, which both ends know when it goes down.
+        self.is_taken = False
         #: The ends that hold it to be part of the tree.
         self.members: dict[str, None] = {a.name: None, b.name: None}
-        #: The jobs for which it was dialled.
-        self.jobs: dict[str, None] = {}
+        #: The jobs for which it was dialled, and by whom.
+        self.jobs: dict[str, str] = {}
         #: How many ends have not yet noticed that it went down.
         self.closing = 0
         # A source of chance for each direction: what happens elsewhere does not change the delays here.
@@ -71,6 +73,10 @@ class Link:
     def is_wanted(self) -> bool:
         """Whether it should be up."""
         return self.is_possible and bool(self.members or self.jobs)
+
+    def jobs_of(self, node: Node) -> list[str]:
+        """What it is for, as one of its ends is told: its own jobs if it has dialled, or else one of the other end."""
+        return [job for job, dialler in self.jobs.items() if dialler == node.name] or list(self.jobs)[:1]
 
     def back_to(self, node: Node) -> Direction:
         """The way to one of its ends."""

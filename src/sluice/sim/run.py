@@ -23,6 +23,8 @@ class Summary:
     events: int = 0
     deliveries: int = 0
     faults: int = 0
+    #: Links that were replaced by others.
+    replaced: int = 0
     violations: int = 0
     seconds: float = 0.0
     #: The largest share of the bound that any recovery took, where leases were tested.
@@ -37,6 +39,7 @@ class Summary:
         self.events += outcome.events
         self.deliveries += outcome.deliveries
         self.faults += outcome.faults
+        self.replaced += outcome.replaced
         self.violations += len(outcome.violations)
         if outcome.recovery is not None:
             self.recovery = max(self.recovery or 0.0, outcome.recovery)
@@ -51,6 +54,8 @@ class Summary:
         yield f"events      {self.events:,} ({rate:,.0f} a second)"
         yield f"deliveries  {self.deliveries:,}"
         yield f"faults      {self.faults:,}"
+        if self.replaced:
+            yield f"replaced    {self.replaced:,} links"
         if self.recovery is not None:
             yield f"recovery    at most {self.recovery:.2f} of the bound"
         yield f"violations  {self.violations:,}"

@@ -18,6 +18,7 @@ from sluice.errors import SluiceError
 from sluice.model.statistics import Statistics
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
+from sluice.protocol.reshape.messages import Stage
 from sluice.protocol.route.policy import Policy, Ratio, Traffic
 from sluice.protocol.route.reduce import RoutingOptions
 from sluice.sim import trace as said
@@ -38,6 +39,7 @@ from sluice.sim.plan import (
     StopBroker,
     StopClient,
 )
+from sluice.sim.shape import Circle
 from sluice.sim.spec import ALL, Check, Violation
 from sluice.sim.trace import Trace
 from sluice.sim.workload import Churn, spread, tree
@@ -79,6 +81,8 @@ class Outcome:
     events: int = 0
     deliveries: int = 0
     faults: int = 0
+    #: How many links were replaced by others, all the way.
+    replaced: int = 0
     #: How long the tables took to be right again, as a share of the bound; only where leases are tested.
     recovery: float | None = None
 
@@ -114,12 +118,13 @@ class Scenario(ABC):
             self.perform(world, plan, outcome)
         except SluiceError as error:
             at = world.now if world is not None else 0.0
-            check = "never-quiet" if isinstance(error, NeverQuiet) else "core-error"
+            check = {NeverQuiet: "never-quiet", Circle: "tree"}.get(type(error), "core-error")
             outcome.violations.insert(0, Violation(check, at, str(error), ()))
         else:
             outcome.violations += judge_trace(world, self.checks_of(plan))
         if world is not None:
             outcome.events = world.events
+            outcome.replaced = world.shape.ended[Stage.DONE]
             outcome.deliveries = sum(len(node.deliveries) for node in world.clients.values())
         return outcome
 

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 ATTEMPTS = 6
 
 
+class Circle(SluiceError):
+    """Both ends of a link hold it to be part of the tree, and so there is none."""
+
+
 @dataclass(slots=True)
 class Order:
     """Somebody wants a link to be replaced."""
@@ -120,16 +124,21 @@ class Shape:
             case Dial(peer, _, job):
                 self._dial(node, peer, job)
             case HangUp(peer, job):
-                link = self.link(node.name, peer)
-                if link is not None:
+                known = self.link(node.name, peer)
+                if known is not None:
                     if job is not None:
-                        link.jobs.pop(job, None)
-                    if job is None or not (link.jobs or link.members):
-                        link.jobs.clear()
-                        self._world.close(link)
+                        known.jobs.pop(job, None)
+                    if job is None or not (known.jobs or known.members):
+                        known.jobs.clear()
+                        self._world.close(known)
             case LinkAdded(peer, generation):
-                self._link(node, peer).members[node.name] = None
+                link = self._link(node, peer)
+                link.members[node.name] = None
                 node.marks[peer] = Mark(generation, is_member=True)
+                if len(link.members) == 2:
+                    link.jobs.clear()  # from now on it is there for the tree
+                    if peer in self.side(node.name, (link.a.name, link.b.name)):
+                        raise Circle(f"the link {node.name} - {peer} closes a circle: {self.tree}")
             case LinkRemoved(peer, generation):
                 self._link(node, peer).members.pop(node.name, None)
                 node.marks[peer] = Mark(generation, is_member=False)
@@ -150,7 +159,7 @@ class Shape:
             world.call(world.now + world.max_delay, partial(world.step, node, Unreachable(peer, job)))
             return
         link = self.link(node.name, peer) or world.join(node, world.brokers[peer])
-        link.jobs[job] = None
+        link.jobs[job] = node.name
         if link.is_open and link.back_to(node).told:
             world.call(world.now, partial(world.step, node, link.up_for(node, job)))
         else:
@@ -163,6 +172,14 @@ class Shape:
             del link.jobs[job]
             self._world.step(node, Unreachable(peer, job))
 
+    def take_away(self, a: str, b: str) -> None:
+        """Takes a link away by hand: there are two trees then."""
+        link = self._world.links[a, b]
+        link.is_taken = True
+        link.members.clear()
+        link.jobs.clear()
+        self._world.close(link)
+
     def mend(self) -> int:
         """Joins the parts of the network, as people do where brokers forgot what they were about; how many links that took."""
         world, joined = self._world, 0
@@ -174,6 +191,7 @@ class Shape:
                 if link is None:
                     world.add_link(first, name)
                 else:
+                    link.is_taken = False
                     for end, other in ((link.a, link.b), (link.b, link.a)):
                         link.members[end.name] = None
                         world.step(end, Allow(other.name))
@@ -231,9 +249,11 @@ class Shape:
             world.call(world.now + pause, partial(self._again, order))
 
     def _again(self, order: Order) -> None:
-        """Gives an order once more, if it still makes sense."""
+        """Gives an order once more, or another one if it makes no sense any more."""
         plan = order.plan
         link = next((pair for pair in self.tree if pair in ((plan.a, plan.b), (plan.b, plan.a))), None)
         if link is not None and plan.c in self.side(plan.a, link) and plan.d in self.side(plan.b, link):
             job = f"{plan.job.rpartition('/')[0]}/{order.attempt + 1}"
             self.submit(Plan(job, plan.a, plan.b, plan.c, plan.d), order.attempt + 1)
+        elif (other := self.draw(self._random.randrange(1 << 32))) is not None:
+            self.submit(other, order.attempt + 1)

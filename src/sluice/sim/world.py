@@ -101,8 +101,8 @@ class World:
         self.links: dict[tuple[str, str], Link] = {}
         #: What cores did that no core should: when, which rule it broke, and what.
         self.complaints: list[tuple[float, str, str]] = []
-        #: For whom which notification was sent to a client, whether it got there or not.
-        self._served: set[tuple[EntryId, NotificationId]] = set()
+        #: In which life of a broker, and for whom, which notification was sent to a client, whether it got there or not.
+        self._served: set[tuple[int, EntryId, NotificationId]] = set()
         #: Set while messages are lost, doubled or changed on their way.
         self.noise: Noise | None = None
         #: Called after each step of a broker, while somebody wants to know.
@@ -244,10 +244,11 @@ class World:
         elif kind == UP:
             if what.epoch == epoch:
                 what.told = True
-                accepted, job = message
-                if job is None:
+                accepted, is_of_tree = message
+                if is_of_tree:
                     self.shape.joined(what)
-                self.step(what.receiver, replace(what.up, accepted=accepted, job=job))
+                for job in (None,) if is_of_tree else what.link.jobs_of(what.receiver):
+                    self.step(what.receiver, replace(what.up, accepted=accepted, job=job))
         elif kind == DOWN:
             self._notice_down(what, epoch)
         else:
@@ -362,12 +363,14 @@ class World:
 
     def _serve(self, node: Node, message: Deliver) -> None:
         """A session would hide it from the client if its broker sent something twice, so the world looks itself."""
+        # A broker that crashed and comes back elsewhere in the tree gets from caches there what it has forgotten.
+        life = node.incarnation if self.shape.is_changing else 0
         for notification, subscriptions in message.deliveries:
             for id in subscriptions:
-                if (id, notification.id) in self._served:
+                if (life, id, notification.id) in self._served:
                     says = f"{node.name} sends {notification.id} for {id} once more"
                     self.complaints.append((self.now, "serves-once", says))
-                self._served.add((id, notification.id))
+                self._served.add((life, id, notification.id))
 
     def carry(self, way: Direction, message: Message, job: str = "") -> None:
         """Has a message arrive after a delay, behind those that are under way already."""
@@ -549,8 +552,7 @@ class World:
             for way in (link.forth, link.back):
                 way.is_open = True
                 way.last = self.now + self._notices.random() * self.max_delay
-                job = None if link.members else next(iter(link.jobs))
-                self._push(way.last, UP, way, way.epoch, (self._accepted(way), job))
+                self._push(way.last, UP, way, way.epoch, (self._accepted(way), bool(link.members)))
         elif not link.is_possible:
             self.close(link)
 
@@ -579,7 +581,7 @@ class World:
             way.epoch += 1
             if way.told:
                 way.told = False
-                self.step(way.receiver, way.down)
+                self.step(way.receiver, replace(way.down, is_final=link.is_taken))
         if not link.closing:
             self.refresh(link)
 

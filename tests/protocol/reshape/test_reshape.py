@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from sluice import parse
 from sluice.broker.broker import BrokerConfig
 from sluice.client.commands import Subscribe
-from sluice.protocol.messages import Change, Message, Snapshot
+from sluice.protocol.complete import CacheConfig
+from sluice.protocol.messages import Change, Kind, Message, Notify, Snapshot
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Mark, Plan, Stage
 from sluice.sim.judge import judge_tables
+from sluice.sim.locality import Locality
 from sluice.sim.shape import Order
 from sluice.sim.world import World
 
@@ -87,6 +90,7 @@ def test_links_are_replaced_again_and_again_also_back() -> None:
     ("plan", "reason"),
     [
         (("a", "b", "a", "b"), "by itself"),
+        (("a", "b", "sb", "sb"), "needs two ends"),
         (("a", "c", "a", "d"), "there is no link a - c: a reaches c through b"),
         (("b", "c", "d", "a"), "knows no way to d that does not use the old link"),
         (("b", "c", "a", "sa"), "there is a link a - sa already"),
@@ -155,3 +159,39 @@ def test_the_neighbours_of_a_broker_that_dies_find_together() -> None:
     world.start_broker("c")
     world.run(world.now + 800.0)
     assert len(world.shape.side("c", ("", ""))) == len(world.brokers) and judge_tables(world) == []
+
+
+def test_a_dead_broker_is_replaced_by_its_neighbours_and_others_hear_only_of_what_is_gone() -> None:
+    world = repairing()
+    subscribe_everywhere(world)
+    locality = Locality(world)
+    world.stop_broker("c")
+    world.run(world.now + 9.0)
+    assert world.shape.link("b", "d") and world.shape.link("b", "sc"), "b comes first, so it is joined"
+    assert locality.beside(("b", "d", "sc")) == []
+    per_table = Counter(kind for (_, _, kind), times in locality.spoken.items() for _ in range(times))
+    assert per_table[Kind.SUBSCRIPTIONS] == 5, "each of the two tells b everything and is told, and one of the other"
+    world.run(world.now + 800.0)
+    assert locality.beside(("b", "d", "sc")) and not list(locality.vain(("b", "d", "sc")))
+
+
+def test_a_link_that_is_taken_away_is_not_replaced() -> None:
+    world = repairing()
+    world.shape.take_away("b", "c")
+    world.run(world.now + 800.0)
+    assert len(world.shape.side("a", ("", ""))) == 4 and judge_tables(world) == []
+
+
+def test_what_has_passed_does_not_come_again_over_the_channel_that_follows() -> None:
+    world = network(replace(CONFIG, cache=CacheConfig(seconds=1000.0)))
+    subscribe_everywhere(world)
+    assert order(world, "b", "c", "a", "d").stage == Stage.DONE
+    world.publish("client-sa", {"n": list(world.brokers).index("sd")})
+    world.settle()
+    passed: list[Message] = []
+    world.on_send = lambda sender, receiver, message: passed.append(message) if isinstance(message, Notify) else None
+    world.lose_link("a", "d")
+    world.settle()
+    world.heal_link("a", "d")
+    world.settle()
+    assert passed == []

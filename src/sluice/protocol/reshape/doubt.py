@@ -42,7 +42,7 @@ class Doubts:
     @property
     def deadline(self) -> float:
         """When somebody is to be asked."""
-        return min((doubt.ask_at for doubt in self._open.values()), default=math.inf)
+        return min(doubt.ask_at for doubt in self._open.values()) if self._open else math.inf
 
     def remember(self, id: JobId, took_place: bool) -> None:
         """This broker has flipped, or called a job off."""
@@ -60,6 +60,10 @@ class Doubts:
         decider, keeper, end = (plan.a, plan.c, plan.b) if job.is_steered else (plan.b, plan.d, plan.a)
         if self._name == decider and keeper != decider:
             self._open[plan.job] = Doubt(end, keeper, now)
+
+    def settled(self, peer: Peer) -> None:
+        """The link to a peer has another generation: what became of those before does not matter any more."""
+        self._open = {id: doubt for id, doubt in self._open.items() if doubt.end != peer}
 
     def about(self, peer: Peer) -> bool:
         """Whether it is not known if the link to a peer was replaced."""

@@ -6,7 +6,6 @@ and there was time to hear what is so now, when another link has taken its place
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ class Mending:
     @property
     def deadline(self) -> float:
         """When a tick is due."""
-        return min(self.repair.deadline, min(self._ghosts.values(), default=math.inf))
+        return min(self.repair.deadline, *self._ghosts.values()) if self._ghosts else self.repair.deadline
 
     def ended(self, id: JobId) -> None:
         """A job is over: if it was to replace a broken link that is still there, something else is tried."""
@@ -110,7 +109,7 @@ class Mending:
             around = self.repair.around.get(broken.peer, {})
             is_here = {name: self._host.way(name, self._host.name) is not None for name in around}
             broken.plans = [] if broken.is_dead else list(self.repair.candidates(broken.peer, own, is_here))
-            broken.parents = [name for name in sorted(around) if name < self._host.name]
+            broken.parents = [name for name in sorted(around) if self.repair.may_join(name, self._host.name)]
         job = broken.job = self.repair.new_job(self._host.incarnation)
         if broken.plans:
             self._reshape.substitute(replace(broken.plans.pop(0), job=job), now)
@@ -134,18 +133,19 @@ class Mending:
         if broken is None or peer in self._reshape.channels or self._reshape.job is not None:
             self._host.send(peer, Abort(message.job, f"{message.dead} is not dead for {self._host.name}: {AGAIN}"))
         elif broken.job == message.job:
-            del self.repair.broken[message.dead]
             ghost = self._reshape.channels.pop(message.dead)
             self._ghosts[ghost] = broken.until
             self._reshape.set_mark(message.dead, self._reshape.mark(message.dead).generation + 1, False)
-            self._take_in(peer, message.generation)
-        elif self._host.name < peer:
+            self._take_in(peer, message.generation, ghost)
+        elif self.repair.may_join(self._host.name, peer):
             self._host.send(peer, Adopt(message.dead, message.job, generation))
-            self._take_in(peer, generation)
+            self._take_in(peer, generation, self._reshape.channels[message.dead])
         else:
             self._host.send(peer, Abort(message.job, f"{peer} comes before {self._host.name}"))
 
-    def _take_in(self, peer: Peer, generation: int) -> None:
+    def _take_in(self, peer: Peer, generation: int, ghost: Peer) -> None:
+        """Both ends hold what the dead broker has told, so neither tells it to the other."""
+        self._host.directions.succeed(ghost, peer)
         self._reshape.links[peer] = replace(self._reshape.links[peer], job=None)
         self._reshape.set_mark(peer, generation, True, self._reshape.links[peer].address)
         self._reshape.join_tree(peer)

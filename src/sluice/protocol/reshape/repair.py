@@ -65,7 +65,7 @@ class Repair:
     @property
     def deadline(self) -> float:
         """When something is due."""
-        return min((each.deadline for each in self.broken.values()), default=math.inf)
+        return min(each.deadline for each in self.broken.values()) if self.broken else math.inf
 
     def lost(self, peer: Peer, now: float) -> bool:
         """A link of the tree broke: whether what came over it is to be held."""
@@ -101,6 +101,10 @@ class Repair:
         self._number += 1
         return f"{self._name}/{incarnation}/{self._number}"
 
+    def may_join(self, parent: Peer, child: Peer) -> bool:
+        """Whether a neighbour of a dead broker may join another: one that comes before it, or there might be a circle."""
+        return parent < child
+
     def postpone(self, broken: Broken, now: float) -> None:
         """Tries again, or the next, after a pause that differs between brokers and grows."""
         broken.job = None
@@ -116,8 +120,8 @@ class Repair:
     def candidates(self, peer: Peer, own: list[Peer], is_here: Mapping[Peer, bool]) -> Iterator[Plan]:
         """The links that may take the place of one, the closest first; `is_here` says who lies on this side."""
         name, around = self._name, self.around.get(peer, {})
-        far = [each for each in sorted(around) if each != name and not is_here.get(each, False)]
         near = sorted(own)
+        far = [each for each in sorted(around) if each != name and each not in near and not is_here.get(each, False)]
         pairs = [(name, each) for each in far]
         pairs += [(each, peer) for each in near]
         pairs += [(one, other) for one in near for other in far]

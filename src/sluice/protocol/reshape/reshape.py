@@ -118,6 +118,7 @@ class Reshape:
     def set_mark(self, peer: Peer, generation: int, is_member: bool, address: Address = None) -> None:
         """A link is part of the tree from now on, or not any more."""
         self.marks[peer] = Mark(generation, is_member)
+        self._doubts.settled(peer)
         if not is_member:
             self.mending.replaced(peer)
         self._host.do(LinkAdded(peer, generation, address) if is_member else LinkRemoved(peer, generation))
@@ -166,8 +167,12 @@ class Reshape:
 
     def substitute(self, plan: Plan, now: float) -> None:
         """Begins a job that was ordered here, or says why not."""
-        is_same = (plan.a, plan.b) == (plan.c, plan.d)
-        reason = "a link cannot be replaced by itself" if is_same else self._objection(plan, (), None)
+        if (plan.a, plan.b) == (plan.c, plan.d):
+            reason: str | None = "a link cannot be replaced by itself"
+        elif plan.c == plan.d:
+            reason = f"a link needs two ends, and {plan.c} - {plan.d} has one"
+        else:
+            reason = self._objection(plan, (), None)
         if reason is not None:
             self._tell_end(plan.job, Stage.REFUSED, (), reason)
             return

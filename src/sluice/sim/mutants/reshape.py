@@ -9,7 +9,10 @@ from sluice.broker.links import Links
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import Received
 from sluice.protocol.reshape.channel import link_of
+from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job
+from sluice.protocol.reshape.mending import Mending
+from sluice.protocol.reshape.repair import Repair
 from sluice.protocol.reshape.reshape import Reshape
 from sluice.protocol.route.directions import Directions, Plane
 from sluice.sim.mutants.mutant import Patch, mutant
@@ -18,7 +21,7 @@ from sluice.sim.mutants.mutant import Patch, mutant
 
 
 @mutant(
-    "reshape", "no-epoch", "what comes for a channel that is closed counts for the one that the link has now", first=1
+    "reshape", "no-epoch", "what comes for a channel that is closed counts for the one that the link has now", first=2
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -32,18 +35,18 @@ def _() -> Patch:
     return Broker, "_handle", make
 
 
-@mutant("reshape", "untagged", "notifications pass from one plane to the other", first=32)
+@mutant("reshape", "untagged", "notifications pass from one plane to the other", first=1)
 def _() -> Patch:
     return Directions, "leads", lambda original: lambda self, source, peer: True
 
 
-@mutant("reshape", "ghost-of-the-old", "what came in the old plane is told in the new one", first=12)
+@mutant("reshape", "ghost-of-the-old", "what came in the old plane is told in the new one", first=2)
 def _() -> Patch:
     return Directions, "_reports", lambda original: lambda self, source, peer: True
 
 
 @mutant(
-    "reshape", "sides-switched-at-once", "the sides are told of the new plane as soon as a broker takes part", first=5
+    "reshape", "sides-switched-at-once", "the sides are told of the new plane as soon as a broker takes part", first=1
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
@@ -57,12 +60,12 @@ def _() -> Patch:
     return Reshape, "_enter", make
 
 
-@mutant("reshape", "sides-never-switched", "the sides are not told of the new plane when a broker flips", first=31)
+@mutant("reshape", "sides-never-switched", "the sides are not told of the new plane when a broker flips", first=1)
 def _() -> Patch:
     return Links, "flip", lambda original: lambda self, heard: self.directions.flip()
 
 
-@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=205)
+@mutant("reshape", "enters-the-old", "what is published goes the old way after the flip", first=57)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def leads(self: Directions, source: str, peer: str) -> bool:
@@ -75,7 +78,7 @@ def _() -> Patch:
     return Directions, "leads", make
 
 
-@mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for", first=2)
+@mutant("reshape", "new-not-waited-for", "what may come in the new plane is not waited for", first=12)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def join(self: Links, peer: str) -> None:
@@ -103,22 +106,22 @@ def _() -> Patch:
     return Reshape, "_go_on", make
 
 
-@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables", first=157)
+@mutant("reshape", "two-sweeps-always", "nobody waits for what steers the tables", first=2)
 def _() -> Patch:
     return Links, "is_steered", lambda original: property(lambda self: False)
 
 
-@mutant("reshape", "closes-without-last", "old channels are dropped as soon as a broker has flipped", first=109)
+@mutant("reshape", "closes-without-last", "old channels are dropped as soon as a broker has flipped", first=57)
 def _() -> Patch:
     return Job, "is_clear", lambda original: property(lambda self: self.is_flipped)
 
 
-@mutant("reshape", "last-too-early", "a broker says that nothing follows before it has heard so itself", first=109)
+@mutant("reshape", "last-too-early", "a broker says that nothing follows before it has heard so itself", first=240)
 def _() -> Patch:
     return Job, "may_say_last", lambda original: lambda self, link: self.is_flipped and not self.old[link].has_said
 
 
-@mutant("reshape", "busy-accepts", "a broker takes part in a second job", first=7)
+@mutant("reshape", "busy-accepts", "a broker takes part in a second job", first=1)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def objection(self: Reshape, *more: Any) -> Any:
@@ -144,7 +147,7 @@ def _() -> Patch:
     return Reshape, "_abort", make
 
 
-@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first", first=183)
+@mutant("reshape", "closed-aloud", "when channels are closed, others in the same plane are told first", first=14)
 def _() -> Patch:
     def make(original: Any) -> Any:
         def close(self: Links, peers: list[str], successors: Any = None) -> None:
@@ -179,3 +182,100 @@ def _() -> Patch:
         return part
 
     return Reshape, "_part", make
+
+
+# --- generations, and doubts ------------------------------------------------------------------------------------------
+
+
+@mutant(
+    "reshape",
+    "generations-stand-still",
+    "a link that is added or replaced once more has the generation it had",
+    first=464,
+)
+def _() -> Patch:
+    return Reshape, "_later", lambda original: lambda self, plan, old, new: (old, new)
+
+
+@mutant(
+    "reshape",
+    "earlier-generation-wins",
+    "a link is given up because the other end does not know that it was added again",
+    first=464,
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def parted(self: Reshape, peer: str, generation: int) -> None:
+            original(self, peer, max(generation, self.mark(peer).generation))
+
+        return parted
+
+    return Reshape, "_parted", make
+
+
+@mutant(
+    "reshape", "doubt-not-asked", "who has decided a job that failed does not ask whether it took place", first=1176
+)
+def _() -> Patch:
+    return Doubts, "failed", lambda original: lambda self, job, now: None
+
+
+@mutant("reshape", "fate-forgotten", "who has called a job off does not say so", first=1176)
+def _() -> Patch:
+    return Doubts, "fate", lambda original: lambda self, id: True
+
+
+@mutant(
+    "reshape",
+    "doubt-outlives-its-link",
+    "an answer counts for a link that was added again since the question",
+    first=464,
+)
+def _() -> Patch:
+    return Doubts, "settled", lambda original: lambda self, peer: None
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("reshape", "joins-anybody", "the neighbours of a dead broker join each other in a circle", first=332)
+def _() -> Patch:
+    return Repair, "may_join", lambda original: lambda self, parent, child: True
+
+
+@mutant(
+    "reshape",
+    "ghost-dropped-at-once",
+    "what a dead broker has told is forgotten as soon as another is joined",
+    first=16,
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def take_in(self: Mending, peer: str, generation: int, ghost: str) -> None:
+            original(self, peer, generation, ghost)
+            self._drop_ghost(ghost)
+
+        return take_in
+
+    return Mending, "_take_in", make
+
+
+@mutant(
+    "reshape",
+    "told-to-heirs",
+    "whoever takes the place of a dead broker is told what that one had told, its own part too",
+    first=13,
+)
+def _() -> Patch:
+    return Directions, "succeed", lambda original: lambda self, ghost, heir: None
+
+
+@mutant("reshape", "taken-for-lost", "a link that was taken away by hand is replaced as if it had broken", first=13)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def lose(self: Mending, peer: str, channel: str, *, is_final: bool = False) -> None:
+            original(self, peer, channel)
+
+        return lose
+
+    return Mending, "lose", make

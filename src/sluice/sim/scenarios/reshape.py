@@ -3,16 +3,19 @@
 On trees of every shape, under every routing algorithm, with and without advertisements, one link after the other or several at
 a time are replaced by others, alive or broken, while links and brokers fail. Afterwards every table is that of a network built
 fresh in the new shape. While nothing fails nothing is lost, nothing comes twice, and in runs in which nothing else happens no
-broker off the way hears of it.
+broker off the way hears of it; if an inner broker dies, nobody hears anything in vain.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
+from random import Random
 
+from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Change, Message, Notify, Received, Snapshot
+from sluice.protocol.messages import Notify, Received
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.config import ReshapeConfig
@@ -20,14 +23,14 @@ from sluice.protocol.reshape.messages import Stage
 from sluice.protocol.route.directions import Plane
 from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
+from sluice.sim.locality import Locality
 from sluice.sim.nodes import BrokerNode
-from sluice.sim.plan import LoseLink, Performer, Plan, Planned, Replace, StopBroker
+from sluice.sim.plan import HealLink, LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
-    ACKNOWLEDGED,
-    COMPLETE,
+    CACHED,
     INTERESTS,
-    LIVE,
+    LIVENESS,
     LOGGED,
     PAIRWISE,
     PUBLISHED,
@@ -39,10 +42,12 @@ from sluice.sim.spec import (
     Check,
     Violation,
 )
-from sluice.sim.world import World
+from sluice.sim.world import World, recovery_seconds
 
-#: Mostly small trees; a chain has three brokers at least.
-SIZES = (3, 3, 4, 4, 4, 5, 5, 6, 6, 7, 8, 10, 12, 16, 24, 40, 60)
+#: Mostly small trees, in which a job is over soon; a chain has three brokers at least.
+SIZES = (*(3, 4, 5, 6, 7) * 5, 8, 10, 12, 16, 24, 40, 60)
+#: What these reduce again may come out differently, so that somebody off the way may have to be told.
+MERGERS = {"merging", "imperfect"}
 #: No job takes longer unless something has failed.
 PATIENCE_SECONDS = 1_000.0
 #: Within this time a link is replaced by another, if brokers do that by themselves.
@@ -55,7 +60,7 @@ class Reshape(Scenario):
     name = "reshape"
     says = "links are replaced under traffic, and nothing is lost or comes twice"
     faults = (BROKER_CRASH, LINK_LOSS, CLIENT_CRASH, OFFLINE)
-    checks = (*SAFETY, LIVE, ACKNOWLEDGED, COMPLETE, *INTERESTS, PAIRWISE, WITHHELD)
+    checks = (*SAFETY, *LIVENESS, *INTERESTS, PAIRWISE, WITHHELD)
     calm = 0.6
 
     def plan(self, seed: int, choices: Choices) -> Plan:
@@ -64,36 +69,66 @@ class Reshape(Scenario):
         random = draft.choose(brokers=SIZES, clients=(2, 10), actions=(10, 100))
         options = draft.options
         options["cold"] = False
+        # A job takes a few seconds.
+        options["pace"] = random.choice((0.05, 1.0, 4.0, 10.0))
         options["watches"] = random.random() < 0.3
         # What clients ask for beside the ordinary: order, streams without gaps; or tables that are believed for a while only.
-        options["asks"] = random.choice(("nothing", "nothing", "order", "streams", "leases"))
+        options["asks"] = random.choice(("nothing", "nothing", "nothing", "order", "order", "streams", "leases"))
         if options["asks"] == "streams":
             options["advertisements"] = None
         # Whether nothing happens while links are replaced, so that who is told something is told because of that.
         options["still"] = not options["faults"] and random.random() < 0.3
         # Whether brokers replace links that break by themselves, while nobody orders anything.
-        options["repairs"] = not options["faults"] and not options["still"] and random.random() < 0.4
+        options["repairs"] = not options["faults"] and random.random() < 0.4
         options["breaks"] = random.choice((0.0, 0.0, 0.5, 1.0)) if not options["still"] else 0.0
-        options["replaced"] = random.choice((1, 2, 3, 6, 12))
+        options["replaced"] = (
+            random.choice((6, 24, 48) if options["still"] else (1, 4, 12, 24)) + options["brokers"] // 2
+        )
+        # Whether brokers keep what has passed for those who come later, and whether some clients do for those who ask.
+        options["cache"] = random.random() < 0.2
+        options["past"] = options["asks"] == "nothing" and random.random() < 0.5
         brokers, links, clients = draft.people()
+        algorithm = draft.random("algorithm")
+        options["algorithm"] = algorithm.choice(("floors", "rooted"))
+        options["root"] = algorithm.choice((None, *brokers)) if options["algorithm"] == "rooted" else None
+        if options["past"]:
+            clients = tuple(replace(one, keeps_past=algorithm.random() < 0.5) for one in clients)
         churn = draft.churn(
             clients,
             watches=options["watches"],
+            past=0.5 if options["past"] else 0.0,
             ordered=0.6 if options["asks"] == "order" else 0.0,
             marked=0.2 if options["asks"] == "order" else 0.0,
             reliable=0.7 if options["asks"] == "streams" else 0.0,
         )
         planned = draft.timed(churn)
-        end = planned[-1][0]
+        if options["past"]:
+            # Who keeps the past must learn of everybody who asks for it.
+            keepers = [one.name for one in clients if one.keeps_past]
+            planned += [(0.0, Watch(name, -1 - i, "true")) for i, name in enumerate(keepers)]
+        end = max(at for at, _ in planned)
         planned += draft.crashes(end, brokers, links, clients, churn)
-        if options["repairs"]:
-            planned += self._failures(draft, end, brokers, links)
-        elif not options["still"]:
-            planned += self._replacements(draft, end)
+        if not options["still"]:
+            planned += (
+                self._failures(draft, end, brokers, links) if options["repairs"] else self._replacements(draft, end)
+            )
         lease = LeaseConfig(renew_seconds=150.0, lease_seconds=400.0, max_delay_seconds=1.0, diameter=len(brokers) + 1)
         config = replace(
-            draft.config(lease=lease if options["asks"] == "leases" else None, durable=options["asks"] == "streams"),
-            reliable=ReliableConfig(silence_seconds=0.5, gap_seconds=4.0, patience_seconds=20.0, absence_seconds=1e6),
+            draft.config(
+                cache=CacheConfig(notifications=10_000, seconds=1e6) if options["cache"] else None,
+                lease=lease if options["asks"] == "leases" else None,
+                durable=options["asks"] == "streams",
+            ),
+            order_algorithm=options["algorithm"],
+            order_root=options["root"],
+            reliable=ReliableConfig(
+                silence_seconds=0.5,
+                gap_seconds=4.0,
+                patience_seconds=20.0,
+                report_seconds=10.0,
+                absence_seconds=1e6,
+                progress_seconds=200.0,
+            ),
             reshape=ReshapeConfig(
                 patience_seconds=PATIENCE_SECONDS, repairs=options["repairs"], hold_seconds=HOLD_SECONDS
             ),
@@ -101,9 +136,15 @@ class Reshape(Scenario):
         return draft.finish(config, brokers, links, clients, planned, draft.probes(churn, clients))
 
     def checks_of(self, plan: Plan) -> tuple[Check, ...]:
-        """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere."""
+        """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere.
+
+        On the way to a root publications may overtake each other where a broker flips, and those that a cache brings, too: what
+        comes too late is withheld, and told.
+        """
         if plan.config.durable:
             return (PUBLISHED, WANTED, LOGGED, STORED_FIRST, *RELIABLE)
+        if plan.config.order_algorithm == "rooted":
+            return tuple(check for check in self.checks if check not in (WITHHELD, CACHED))
         return self.checks
 
     def _replacements(self, draft: Draft, end: float) -> list[Planned]:
@@ -122,9 +163,12 @@ class Reshape(Scenario):
         planned: list[Planned] = []
         at = random.uniform(0, end)
         for _ in range(random.choice((1, 1, 2)) if len(brokers) > 5 else 1):
-            planned.append(
-                (at, StopBroker(random.choice(brokers)) if random.random() < 0.3 else LoseLink(*random.choice(links)))
-            )
+            if random.random() < 0.3:
+                planned.append((at, StopBroker(random.choice(brokers))))
+            else:
+                link = random.choice(links)
+                # It may be needed again when the next one breaks.
+                planned += [(at, LoseLink(*link)), (at + 4 * HOLD_SECONDS, HealLink(*link))]
             at += 8 * HOLD_SECONDS
         return planned
 
@@ -139,16 +183,18 @@ class Reshape(Scenario):
         world.settle()
         performer.schedule(plan.actions)
         world.settle()
-        if plan.options["repairs"]:
+        if plan.options["repairs"] and not plan.options["still"]:
             self._rest(world)
             outcome.violations += self._judge_repair(world)
         world.heal()
         self._rest(world)
         if plan.options["still"]:
             self._replace_one_by_one(world, plan, outcome)
+        if plan.options["still"] and plan.options["repairs"]:
+            self._let_one_die(world, plan, outcome)
+            self._take_one_away(world, plan, outcome)
         mended = world.shape.mend()
-        if mended:
-            self._rest(world)
+        self._rest(world, seconds=self._tail_seconds(world))
         if mended and BROKER_CRASH not in plan.options["faults"]:
             says = f"{mended} links are missing, and no broker has forgotten anything"
             outcome.violations.append(Violation("tree", world.now, says))
@@ -160,13 +206,28 @@ class Reshape(Scenario):
         for probe in plan.probes:
             performer.perform(probe)
             world.run(world.now + plan.max_delay_seconds / 8)
-        self._rest(world)
+        self._rest(world, seconds=self._tail_seconds(world))
 
-    def _rest(self, world: World) -> None:
-        """Nothing moves any more, and nothing waits for its time to be over."""
+    def _rest(self, world: World, *, seconds: float = 0.0) -> None:
+        """Nothing moves any more, no broker waits for a job or holds a link, and then some time passes."""
         world.settle()
-        world.run(world.now + max(PATIENCE_SECONDS, 16 * HOLD_SECONDS if world.config.reshape.repairs else 0.0))
+        end = world.now + PATIENCE_SECONDS + 16 * HOLD_SECONDS
+        while (due := min(node.core.reshape.deadline for node in world.brokers.values() if node.core)) < end:
+            world.run(due)
+            world.settle()
+        world.run(world.now + seconds)
         world.settle()
+
+    def _tail_seconds(self, world: World) -> float:
+        """How long it takes until all is told that only time brings: what is missing is asked for, leases run out."""
+        lease = world.config.lease
+        return (
+            100.0 + 4 * len(world.brokers)
+            if world.config.durable
+            else 0.0
+            if lease is None
+            else recovery_seconds(lease)
+        )
 
     def _look(self, world: World, outcome: Outcome, node: BrokerNode, event: object) -> None:
         """Nothing comes the new way to a broker that does not send anything there yet."""
@@ -180,29 +241,55 @@ class Reshape(Scenario):
 
     def _replace_one_by_one(self, world: World, plan: Plan, outcome: Outcome) -> None:
         """Replaces links at rest, and looks who hears of it."""
-        spoken: dict[str, None] = {}
-
-        def listen(sender: str, receiver: str, message: Message) -> None:
-            if isinstance(message, Change | Snapshot):
-                spoken.update({sender: None, receiver: None})
-
-        world.on_send = listen
         for number in range(plan.options["replaced"]):
             order = world.shape.draw(plan.seed * 100 + number)
             if order is None:
                 continue
-            spoken.clear()
+            locality = Locality(world)
             world.shape.submit(order)
             world.settle()
             done = world.shape.orders[order.job]
             if done.stage != Stage.DONE:
                 says = f"{order} came to {done.stage}, though nothing has failed: {done.reason}"
                 outcome.violations.append(Violation("replaces", world.now, says))
-            beside = [name for name in spoken if name not in done.path]
-            if beside and not {plan.config.routing, plan.config.advertisements} & {"merging", "imperfect"}:
-                says = f"{order} concerns {done.path} alone, and tables of {beside} changed"
+            merges = MERGERS & {plan.config.routing, plan.config.advertisements}
+            beside = list(locality.vain(done.path)) if merges else locality.beside(done.path)
+            if beside:
+                says = f"{order} concerns {done.path} alone, and {beside} was told of tables"
                 outcome.violations.append(Violation("local", world.now, says))
         world.on_send = None
+
+    def _let_one_die(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Has a broker die for good, at rest: its neighbours find together, and others hear only of what is gone."""
+        neighbours = Counter(name for link in world.shape.tree for name in link)
+        # When the root of an order dies all have to hear of the next one.
+        inner = [name for name, links in neighbours.items() if links > 1 and name != world.root]
+        if not inner:
+            return
+        name = Random(f"{plan.seed}/dies").choice(inner)
+        way = [name, *(a if b == name else b for a, b in world.shape.tree if name in (a, b))]
+        locality = Locality(world)
+        world.stop_broker(name)
+        self._rest(world)
+        outcome.violations += self._judge_repair(world)
+        vain = list(locality.vain(way))
+        if vain:
+            says = f"{name} is dead, its neighbours are {way[1:]}, and {vain} was told of tables in vain"
+            outcome.violations.append(Violation("local", world.now, says))
+        world.on_send = None
+        world.start_broker(name)
+        self._rest(world)
+
+    def _take_one_away(self, world: World, plan: Plan, outcome: Outcome) -> None:
+        """Takes a link away by hand, at rest: nobody replaces it."""
+        link = Random(f"{plan.seed}/goes").choice(world.shape.tree)
+        world.shape.take_away(*link)
+        self._rest(world)
+        if link[1] in world.shape.side(link[0], ("", "")):
+            says = f"the link {link} was taken away by hand, and still there is a way: {world.shape.tree}"
+            outcome.violations.append(Violation("taken", world.now, says))
+        world.shape.mend()
+        self._rest(world)
 
     def _judge_repair(self, world: World) -> list[Violation]:
         """All that are up have found together, without those that are not."""
@@ -235,10 +322,6 @@ class Reshape(Scenario):
             found.append(Violation("ends", world.now, f"{order.plan} never ends: {order.stage}"))
         if not outcome.faults and not outcome.plan.options["breaks"] and world.shape.ended[Stage.FAILED]:
             found.append(Violation("replaces", world.now, "a job failed, though nothing else has"))
-        tree = world.shape.tree
-        for pair in tree:
-            if pair[1] in world.shape.side(pair[0], pair):
-                found.append(Violation("tree", world.now, f"the link {pair} closes a circle: {tree}"))
         for pair, link in world.links.items():
             if link.is_open and pair[1] in world.brokers and len(link.members) < 2:
                 found.append(Violation("tree", world.now, f"the link {pair} is open, and no part of the tree"))
