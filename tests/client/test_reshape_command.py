@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,9 +15,12 @@ import pytest
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
 from sluice.cli import main
+from sluice.client import reshape, reshape_command
 from sluice.client.background import Background
+from sluice.client.tree import Tree
 from tests.broker.test_shape import known
 from tests.patience import PATIENCE_SECONDS
+from tests.terminal import at_terminal
 
 
 class Brokers:
@@ -68,7 +72,7 @@ def say(network: Brokers, capsys: pytest.CaptureFixture[str]) -> Callable[..., t
 
 def test_what_it_would_touch(say: Callable[..., tuple[int, str]]) -> None:
     status, text = say("link", "replace", "b2", "b3", "--by", "b3", "b1", "--dry-run")
-    assert status == 0 and text == "replaces the link b2 - b3 by b1 - b3\ntouches b2, b1 and b3\n"
+    assert status == 0 and text == "replaces the link b3 - b2 by b3 - b1\ntouches b3, b1 and b2\n"
     status, text = say("broker", "leave", "b2", "--dry-run")
     assert status == 0 and text.splitlines() == [
         "replaces the link b3 - b2 by b3 - b1",
@@ -86,6 +90,9 @@ def test_what_it_would_touch(say: Callable[..., tuple[int, str]]) -> None:
         ("link remove b1 b3 --split", "b1 and b3 are not linked"),
         ("link add b9 127.0.0.1:1", "no broker is called b9"),
         ("link add b1 127.0.0.1:1 --yes", "no broker at sluice://127.0.0.1:1"),
+        ("link add b1 b3 --yes", "b3 is in this network already"),
+        ("link replace b2 b3 --by b1 b3 --address nowhere:port", "no address of a broker"),
+        ("link replace b2 b3 --by b1 b3 --address 127.0.0.1:1 --yes", "b1 cannot reach b3"),
         ("broker leave b9", "no broker is called b9"),
     ],
 )
@@ -125,6 +132,34 @@ def test_a_link_is_replaced_when_somebody_agrees(
     status, text = say(*words)
     assert status == 0 and "b1 - b3 by b2 - b3: done (b1, b2, b3)" in text
     assert {*network.servers["b3"].peers} >= {"b2"} and "b1" not in network.servers["b3"].peers
+
+
+def test_what_has_changed_since_somebody_was_asked_is_not_done(
+    say: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = iter((["this"], ["that"]))
+    monkeypatch.setattr(reshape_command, "_agrees", lambda: True)
+    monkeypatch.setattr(Tree, "touched", lambda tree, change: next(plans))
+    status, text = say("link", "replace", "b2", "b3", "--by", "b1", "b3")
+    assert status == 2 and "has changed since you were asked" in text
+
+
+def test_ctrl_c_where_it_asks(network: Brokers) -> None:
+    words = ("link", "replace", "b1", "b2", "--by", "b1", "b3", "--at", network.servers["b1"].address)
+    assert at_terminal(*words, interrupt_at="[y/N]").status == 130
+
+
+def test_ctrl_c_while_it_waits(say: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    async def interrupted(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(reshape, "replace", interrupted)
+    monkeypatch.setattr(reshape_command, "_tell", told.append)
+    with pytest.raises(asyncio.CancelledError):
+        say("link", "replace", "b2", "b3", "--by", "b1", "b3", "--yes")
+    assert "the step under way goes on" in told[0]
 
 
 def test_a_broker_joins_as_a_leaf_and_leaves(network: Brokers, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ def of_links(peers: Iterable[Peering], links: LinkBook) -> dict[str, Any]:
                 "peer": peering.name,
                 "role": peering.role.name.lower(),
                 "address": None if peering.address is None else str(peering.address),
+                "is_dialled": peering.dials,
                 "from": None if peering.role == Role.CLIENT else links.source(peering.dialled),
                 "bytes_in": peering.connection.bytes_in,
                 "bytes_out": peering.connection.bytes_out,

@@ -43,9 +43,12 @@ async def remove(bus: Bus, a: Peer, b: Peer) -> None:
     await _order(bus, a, Part(b))
 
 
-async def replace(bus: Bus, tree: Tree, change: Replacement, tell: Tell) -> None:
-    """Has a link replaced by another; returns when that is done, raises `RequestError` if it is not."""
-    order = Replace(change.b, change.c, change.d, tree.addresses[change.d])
+async def replace(bus: Bus, tree: Tree, change: Replacement, tell: Tell, address: str | None = None) -> None:
+    """Has a link replaced by another; returns when that is done, raises `RequestError` if it is not.
+
+    The end of the new link that is dialled is looked for at an address, or where it is known to be.
+    """
+    order = Replace(change.b, change.c, change.d, address or tree.addresses[change.d])
     ordered = await _order(bus, change.a, order)
     assert isinstance(ordered, Ordered)
     stage = ""

@@ -18,6 +18,7 @@ from sluice.verb import Verb
 
 if TYPE_CHECKING:
     from sluice.client.bus import Bus
+    from sluice.client.connect import Connector
     from sluice.client.tree import Tree
 
 LINK_SUMMARY = "add, remove or replace a link between brokers that run"
@@ -33,10 +34,12 @@ LINK_EXAMPLES = """\
 REPLACE_SUMMARY = "replace a link by another while traffic flows"
 REPLACE_DESCRIPTION = """\
 Replace the link between A and B by one between C and D. Nothing is lost or delivered twice meanwhile, and only the brokers on
-the way from A over C and D to B are touched. C and D are on different sides of A - B; A or B may be one of them."""
+the way from A over C and D to B are touched. C and D are on different sides of A - B; A or B may be one of them. C dials D:
+where a neighbour of D dials it, or else where D listens, unless --address says where else C finds it."""
 REPLACE_EXAMPLES = """\
   sluice link replace b2 b4 --by b3 b4
   sluice link replace b2 b4 --by b1 b7 --at 127.0.0.1:7473 --dry-run
+  sluice link replace b2 b4 --by b3 b4 --address sluices://b4.example:7470
 """
 
 ADD_SUMMARY = "link a broker to one of another network, which make one then"
@@ -79,7 +82,8 @@ def add_link_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_replace_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="one end of the link")
     parser.add_argument("b", metavar="B", help="the other end")
-    parser.add_argument("--by", metavar=("C", "D"), nargs=2, required=True, help="the ends of the new link")
+    parser.add_argument("--by", metavar=("C", "D"), nargs=2, required=True, help="the ends of the new link; C dials D")
+    parser.add_argument("--address", metavar="ADDRESS", help="where C finds D (default: where D is known to be)")
     _add_common(parser, _replace)
 
 
@@ -116,25 +120,58 @@ def _add_common(parser: argparse.ArgumentParser, prepare: Prepare) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask whether to go on")
     parser.add_argument("--dry-run", action="store_true", help="say what would be touched, and change nothing")
     add_credentials(parser)
-    parser.set_defaults(run=lambda arguments: asyncio.run(_run(prepare, arguments)))
+    parser.set_defaults(run=lambda arguments: _run(prepare, arguments))
 
 
-async def _run(prepare: Prepare, arguments: argparse.Namespace) -> int:
+def _run(prepare: Prepare, arguments: argparse.Namespace) -> int:
     """Says what will be touched, asks, and does it; 0 when it is done or only said, 1 if it is not wanted."""
-    from sluice.client.connect import connect
-    from sluice.client.reshape import tree_of
-
-    async with connect(arguments.at, move_seconds=0.0, **credentials_of(arguments)) as bus:
-        plan, work = prepare(bus, await tree_of(bus), arguments)
-        for line in plan:
-            print(line, flush=True)
+    plan = None
+    if arguments.dry_run or not arguments.yes:
+        plan = asyncio.run(_look(prepare, arguments))
         if arguments.dry_run:
             return 0
-        if not arguments.yes and not await asyncio.to_thread(_agrees):
+        if not _agrees():  # outside of the event loop, where Ctrl-C would have to wait for the answer
             return 1
-        await work()
+    asyncio.run(_do(prepare, arguments, plan))
     print("done")
     return 0
+
+
+async def _look(prepare: Prepare, arguments: argparse.Namespace) -> list[str]:
+    """Says what would be touched."""
+    async with _connector(arguments) as bus:
+        plan, _ = prepare(bus, await _tree_of(bus), arguments)
+    print("\n".join(plan), flush=True)
+    return plan
+
+
+async def _do(prepare: Prepare, arguments: argparse.Namespace, agreed: list[str] | None) -> None:
+    """Does what somebody has agreed to; None: nobody was asked, and what is done is said first."""
+    async with _connector(arguments) as bus:
+        plan, work = prepare(bus, await _tree_of(bus), arguments)
+        if agreed is None:
+            print("\n".join(plan), flush=True)
+        elif plan != agreed:
+            raise ConfigurationError("the network has changed since you were asked: have a look, and say it again")
+        try:
+            await work()
+        except asyncio.CancelledError:
+            _tell(
+                "not waiting any longer: the step under way goes on, no other is begun; sluice status shows the links"
+            )
+            raise
+
+
+def _connector(arguments: argparse.Namespace) -> Connector:
+    from sluice.client.connect import connect
+
+    return connect(arguments.at, move_seconds=0.0, **credentials_of(arguments))
+
+
+async def _tree_of(bus: Bus) -> Tree:
+    from sluice.client.reshape import tree_of
+
+    return await tree_of(bus)
 
 
 def _agrees() -> bool:
@@ -149,10 +186,12 @@ def _tell(news: str) -> None:
 
 def _replace(bus: Bus, tree: Tree, arguments: argparse.Namespace) -> Prepared:
     from sluice.client.reshape import replace, words
+    from sluice.net.address import Address
 
+    address = None if arguments.address is None else str(Address.of(arguments.address))
     change = tree.replacement(arguments.a, arguments.b, *arguments.by)
     plan = [f"replaces the link {change}", f"touches {words(tree.touched(change))}"]
-    return plan, lambda: replace(bus, tree, change, _tell)
+    return plan, lambda: replace(bus, tree, change, _tell, address)
 
 
 def _add(bus: Bus, tree: Tree, arguments: argparse.Namespace) -> Prepared:
@@ -161,10 +200,10 @@ def _add(bus: Bus, tree: Tree, arguments: argparse.Namespace) -> Prepared:
 
     address = str(Address.of(arguments.address))
     tree.check(arguments.a)
-    if address in tree.addresses.values():
-        name = next(name for name, each in tree.addresses.items() if each == address)
+    known = [name for name, each in tree.addresses.items() if each == address or name == arguments.address]
+    if known:
         raise ConfigurationError(
-            f"{name} is in this network already: another link would close a cycle; replace one instead"
+            f"{known[0]} is in this network already: another link would close a cycle; replace one instead"
         )
     return [f"links {arguments.a} to {address}"], lambda: add(bus, arguments.a, address)
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.errors import ConfigurationError
+from sluice.net.address import Address
 from sluice.protocol.batch import Peer
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A link is to be replaced by another one: a - b by c - d, where c is on the side of a, or a itself, and d on that of b."""
+    """A link is to be replaced: a - b by c - d, which c dials; c is on the side of a, or a itself, and d on that of b."""
 
     a: Peer
     b: Peer
@@ -31,9 +32,9 @@ class Tree:
 
     >>> tree = Tree({"a": "h:1", "b": "h:2", "c": "h:3"}, [("a", "b"), ("b", "c")])
     >>> print(tree.replacement("c", "b", "a", "c"))
-    c - b by c - a
+    b - c by a - c
     >>> tree.touched(tree.replacement("c", "b", "a", "c"))
-    ['c', 'a', 'b']
+    ['b', 'a', 'c']
     """
 
     def __init__(self, addresses: Mapping[Peer, str], links: Iterable[tuple[Peer, Peer]]) -> None:
@@ -57,7 +58,7 @@ class Tree:
         links = [
             (report["name"], link["peer"]) for report in reports for link in report["links"] if link["role"] == "broker"
         ]
-        return cls({report["name"]: report["address"] for report in reports}, links)
+        return cls({report["name"]: _where(report, reports) for report in reports}, links)
 
     def neighbours(self, name: Peer) -> list[Peer]:
         """Whom a broker has links to, by name."""
@@ -88,7 +89,7 @@ class Tree:
         return found
 
     def replacement(self, a: Peer, b: Peer, c: Peer, d: Peer) -> Replacement:
-        """A link replaced by another: which of the new ends is on which side is found out."""
+        """A link replaced by another, which c dials to d: which of them is on which side is found out."""
         self.check_link(a, b)
         self.check(c, d)
         if {a, b} == {c, d}:
@@ -100,7 +101,7 @@ class Tree:
                 f"{c} and {d} are both on the side of {kept}: without {a} - {b} a link between them would close a cycle there "
                 f"and leave {', '.join(self.side(lost, kept))} cut off; take one broker of each side"
             )
-        return Replacement(a, b, c, d) if c in side else Replacement(a, b, d, c)
+        return Replacement(a, b, c, d) if c in side else Replacement(b, a, c, d)
 
     def touched(self, change: Replacement) -> list[Peer]:
         """The brokers that a replacement touches, in the order of the chain: from a to c, from d to b."""
@@ -132,3 +133,16 @@ class Tree:
         while way[-1] != start:
             way.append(before[way[-1]])
         return way[::-1]
+
+
+def _where(report: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]) -> str:
+    """Where others can dial a broker: where a neighbour does, else where it listens, else where a neighbour saw it come from.
+
+    What leads to the machine that somebody is on leads elsewhere from another one, and is taken only if there is nothing else.
+    """
+    links = [link for other in reports for link in other["links"] if link["peer"] == report["name"] and link["address"]]
+    own = Address.of(report["address"])
+    candidates = [Address.of(link["address"]) for link in links if link["is_dialled"]]
+    candidates += [] if own.is_anywhere else [own]
+    candidates += [Address.of(link["address"]) for link in links]
+    return str(min(candidates, key=lambda address: address.is_loopback, default=own))
