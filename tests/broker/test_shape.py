@@ -146,7 +146,55 @@ async def test_an_order_to_a_stranger_is_refused() -> None:
         await until(lambda: [job["stage"] for job in server.report()["orders"].values()] == ["refused"])
 
 
+@played
+async def test_a_link_that_is_not_there_is_told_by_both_ends_and_can_be_given_up() -> None:
+    async with running("a") as a, AsyncExitStack() as stack:
+        b = await stack.enter_async_context(running("b", links=(str(a.address), "127.0.0.1:1")))
+        await until(lambda: known(a) == {"a", "b"})
+        (never,) = b.report()["missing_links"]
+        assert (never["peer"], never["address"]) == (None, "sluice://127.0.0.1:1") and not a.report()["missing_links"]
+        await until(lambda: b.report()["missing_links"][0]["reason"])
+        async with sluice.connect(str(b.address)) as bus:
+            with pytest.raises(RequestError, match="b has no link to z"):
+                await remove(bus, "b", "z")
+            await a.stop()
+            await until(lambda: "a" not in b.peers)
+            assert [link["peer"] for link in b.report()["missing_links"]] == ["a", None]
+            await remove(bus, "b", "a")
+            assert [link["peer"] for link in b.report()["missing_links"]] == [None]
+            assert a.address not in b.links.dialled
+    async with running("a") as a, sluice.connect(str(a.address)) as bus:
+        async with running("b", links=(str(a.address),)):
+            await until(lambda: "b" in known(a))
+        await until(lambda: "b" not in a.peers)
+        (link,) = a.report()["missing_links"]
+        assert link == {"peer": "b", "address": None, "reason": "waits to be dialled by it"}
+        with pytest.raises(RequestError, match="b is who dials it: remove it there"):
+            await remove(bus, "a", "b")
+
+
 # --- repair -----------------------------------------------------------------------------------------------------------
+
+
+@played
+async def test_what_is_taken_away_for_good_is_not_repaired() -> None:
+    """The link in the middle is taken away by order; then one end of what is left leaves."""
+    settings: dict[str, Any] = {"repair": True, "hold_seconds": 1_000.0}
+    async with AsyncExitStack() as stack:
+        servers: list[Server] = []
+        for name in ("a", "b", "c", "d"):
+            links = tuple(str(server.address) for server in servers[-1:])
+            servers.append(await stack.enter_async_context(running(name, links=links, **settings)))
+        a, b, c, d = servers
+        await until(lambda: all(known(server) == {"a", "b", "c", "d"} for server in servers))
+        bus = await stack.enter_async_context(sluice.connect(str(b.address)))
+        await remove(bus, "b", "c")
+        await until(lambda: known(a) == known(b) == {"a", "b"} and known(c) == known(d) == {"c", "d"})
+        d.leave()
+        await d.stop()
+        await until(lambda: known(c) == {"c"})
+        for server in servers[:3]:
+            assert server.report()["reshape"]["held"] == 0 and server.report()["missing_links"] == []
 
 
 async def reaches(publisher: Bus, feed: LiveSubscription, n: int) -> None:

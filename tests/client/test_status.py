@@ -169,6 +169,25 @@ def test_what_is_held_back_for_the_sake_of_order() -> None:
     assert re.search(r"b2 .* b1 +2\b", shown([], [report("b2", order=rooted), {"name": "b3", "error": "gone"}]))
 
 
+def test_links_that_are_not_as_they_should_be() -> None:
+    nothing = {"job": None, "path": [], "replaced_links": [], "doubts": {}, "broken": {}}
+    nothing |= dict.fromkeys(("done", "refused", "failed", "held", "returned", "repaired", "given_up"), 0)
+    busy = {**nothing, "doubts": {"b2": "b5"}, "broken": {"b3": 7.5}, "replaced_links": ["b2", "b4"], "repaired": 3}
+    gone = [
+        {"peer": "b3", "address": None, "reason": "waits to be dialled by it"},
+        {"peer": None, "address": "sluice://h:1", "reason": "[Errno 111]"},
+    ]
+    job = {**nothing, "job": "b1/7.1", "path": ["b9", "b1"]}
+    text = shown([], [report("b1", reshape=busy, missing_links=gone), report("b9", reshape=job, missing_links=[])])
+    assert re.search(r"b1 +b3 +held for 7s, and another is looked for", text)
+    assert re.search(r"b1 +b2 +in doubt: b5 is asked if it was replaced", text)
+    assert re.search(r"b1 +sluice://h:1 +broken: \[Errno 111\]", text)
+    assert re.search(r"b1 +b4 +replaced\b", text) and re.search(r"b9 +takes part in b1/7.1 with b9, b1", text)
+    assert re.search(r"b1 +0 +0 +0 +0 +0 +3 +0", text)
+    quiet = shown([], [report("b1", reshape=nothing, missing_links=[])])
+    assert "repaired" not in quiet and "no link to" not in quiet
+
+
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     data = tmp_path_factory.mktemp("data")

@@ -69,17 +69,17 @@ def link(peer: str, address: str | None = None, *, is_dialled: bool = False) -> 
 def test_where_others_can_dial_a_broker(listens: str, known: list[dict[str, object]], address: str) -> None:
     """Somebody dials it there, or it listens there, or it came from there; never where that is another machine elsewhere."""
     others = [
-        {"name": f"a{number}", "node": f"a{number}", "address": "a:1", "links": [each]}
+        {"name": f"a{number}", "node": f"a{number}", "address": "a:1", "links": [each], "missing_links": []}
         for number, each in enumerate(known)
     ]
-    tree = Tree.of([{"name": "b", "node": "b", "address": listens, "links": []}, *others])
+    tree = Tree.of([{"name": "b", "node": "b", "address": listens, "links": [], "missing_links": []}, *others])
     assert tree.addresses["b"] == f"sluice://{address}"
 
 
 def test_a_tree_is_read_off_accounts() -> None:
     def report(name: str, *peers: str, node: str | None = None) -> dict[str, object]:
         links = [link(peer) for peer in peers] + [{**link("slow"), "role": "client"}]
-        return {"name": name, "node": node or name, "address": f"{name}:1", "links": links}
+        return {"name": name, "node": node or name, "address": f"{name}:1", "links": links, "missing_links": []}
 
     tree = Tree.of([report("a", "b"), report("b", "a", "c"), {"name": "c", "error": "no answer"}])
     assert tree.neighbours("b") == ["a", "c"] and tree.addresses == {"a": "sluice://a:1", "b": "sluice://b:1"}

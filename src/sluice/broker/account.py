@@ -28,7 +28,7 @@ def of_core(broker: Broker, now: float) -> dict[str, Any]:
         "reliable": broker.reliable.account(),
         "waits_for": [*broker.reliable.moments.waits_for],
         "order": {**broker.order.account(now), "root": broker.order.algorithm.root},
-        "reshape": broker.reshape.account(),
+        "reshape": broker.reshape.account(now),
     }
 
 

@@ -28,6 +28,8 @@ class Dialler:
         self._security = security
         self._hello = hello
         self._tasks: dict[Address, asyncio.Task[None]] = {}
+        #: Why there is no link to those that it tries to reach.
+        self.problems: dict[Address, str] = {}
 
     def keeps(self, address: Address) -> bool:
         """Whether there is to be a link to the broker at an address."""
@@ -42,6 +44,7 @@ class Dialler:
     def drop(self, address: Address) -> None:
         """From now on nobody is dialled there; a link that is up stays."""
         task = self._tasks.pop(address, None)
+        self.problems.pop(address, None)
         if task is not None:
             task.cancel()
 
@@ -58,12 +61,14 @@ class Dialler:
             try:
                 peering = peering or await self.open(address)
             except OSError as error:
+                self.problems[address] = str(error) or "it does not answer"
                 if retry == LAST_RETRY_SECONDS:
                     log("unreachable", level=logging.WARNING, address=str(address), reason=str(error))
             else:
                 await peering.connection.over.wait()
                 if peering.is_up:
                     retry = FIRST_RETRY_SECONDS
+                self.problems[address] = peering.farewell.reason if peering.farewell else "the connection broke"
                 peering = None
             await asyncio.sleep(retry * (1 + random.random()))
             retry = min(retry * 2, LAST_RETRY_SECONDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class LinkBook:
         self.marks: dict[Peer, Mark] = {}
         #: What links that are or were up were dialled at.
         self._met: dict[Peer, Address] = {}
+        #: The neighbours in the tree, whoever has dialled: those that there was a link to which nobody has taken away.
+        self._neighbours: dict[Peer, None] = {}
         if file is not None and file.exists():
             self._added, self._removed, self.marks = _read(file)
 
@@ -48,9 +50,32 @@ class LinkBook:
         kept = [address for address in self._configured if address not in gone]
         return [*dict.fromkeys((*kept, *self._added.values()))]
 
-    def met(self, peer: Peer, address: Address) -> None:
-        """This is who is at an address."""
-        self._met[peer] = address
+    def met(self, peer: Peer, address: Address | None, *, is_of_tree: bool) -> None:
+        """There is a link to this broker; with an address it was dialled there."""
+        if address is not None:
+            self._met[peer] = address
+        if is_of_tree:
+            self._neighbours[peer] = None
+
+    def missing(self, linked: Container[Peer]) -> list[tuple[Peer | None, Address | None]]:
+        """The neighbours that there should be a link to and is none: by name if they were ever met, by address if dialled.
+
+        >>> links = LinkBook([Address.of("a:1"), Address.of("b:1")], None)
+        >>> links.met("a", Address.of("a:1"), is_of_tree=True), links.met("c", None, is_of_tree=True)
+        (None, None)
+        >>> [(peer, address and str(address)) for peer, address in links.missing(linked=["c"])]
+        [('a', 'sluice://a:1'), (None, 'sluice://b:1')]
+        """
+        dialled, met = self.dialled, [*self._met.values()]
+        gone = [
+            peer
+            for peer in self._neighbours
+            if peer not in linked and (peer not in self.marks or self.marks[peer].is_member)
+        ]
+        return [
+            *((peer, self._met[peer] if self._met.get(peer) in dialled else None) for peer in gone),
+            *((None, address) for address in dialled if address not in met),
+        ]
 
     def address_of(self, peer: Peer) -> Address | None:
         """Where a broker is dialled; None: it is not, or was not there yet."""
@@ -59,6 +84,7 @@ class LinkBook:
     def add(self, peer: Peer, address: Address | None, mark: Mark | None = None) -> None:
         """From now on there is a link to this neighbour; with an address it is dialled. A job gives it a mark."""
         self._set_mark(peer, mark)
+        self._neighbours[peer] = None
         if address is not None:
             self._removed = {name: each for name, each in self._removed.items() if each != address}
             if address not in self._configured:
@@ -68,6 +94,7 @@ class LinkBook:
     def remove(self, peer: Peer, address: Address | None, mark: Mark | None = None) -> None:
         """From now on there is no link to this neighbour; without an address it was not dialled. A job gives it a mark."""
         self._set_mark(peer, mark)
+        self._neighbours.pop(peer, None)
         self._added.pop(peer, None)
         if address in self._configured:
             self._removed[peer] = address

@@ -100,6 +100,18 @@ class Shape:
             for job, order in self._orders.items()
         }
 
+    def missing(self) -> list[dict[str, Any]]:
+        """The links of the tree that are not there, and why, as far as it is known here."""
+        linked = {peering.name for peering in self._host.peers.values() if peering.is_of_tree}
+        return [
+            {
+                "peer": peer,
+                "address": None if address is None else str(address),
+                "reason": "waits to be dialled by it" if address is None else self._dialler.problems.get(address, ""),
+            }
+            for peer, address in self._links.missing(linked)
+        ]
+
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -109,8 +121,7 @@ class Shape:
 
     def linked(self, peering: Peering) -> None:
         """There is a link to a broker: it is for all jobs that want one, whoever has dialled."""
-        if peering.dialled is not None:
-            self._links.met(peering.name, peering.dialled)
+        self._links.met(peering.name, peering.dialled, is_of_tree=peering.is_of_tree)
         address = None if peering.address is None else str(peering.address)
         if peering.job is not None:
             peering.jobs[peering.job] = None
@@ -256,11 +267,21 @@ class Shape:
     def _part(self, peer: Peer) -> Answer:
         peering = self._host.peers.get(peer)
         if peering is None or peering.role != Role.BROKER:
-            return Failed(f"{self._host.name} has no link to {peer}")
+            return self._give_up(peer)
         self._forget(peer)
         peering.is_parted = True
         # What is final is not dialled again by the other end either.
         peering.connection.close(f"{self._host.name} takes this link away", is_final=True)
+        return Done()
+
+    def _give_up(self, peer: Peer) -> Answer:
+        """A link that is not there is not dialled any more."""
+        missing = {name: address for name, address in self._links.missing(self._host.peers) if name is not None}
+        if peer not in missing:
+            return Failed(f"{self._host.name} has no link to {peer}")
+        if missing[peer] is None:
+            return Failed(f"there is no link {self._host.name} - {peer}, and {peer} is who dials it: remove it there")
+        self._forget(peer)
         return Done()
 
     def _replace(self, order: Replace) -> Answer:

@@ -53,7 +53,8 @@ ADD_EXAMPLES = """\
 REMOVE_SUMMARY = "take a link away, which makes two networks of one"
 REMOVE_DESCRIPTION = """\
 Take the link between A and B away, for good: neither of them dials it again. Every link holds a tree together, so this is
-refused without --split. To move a part of the tree elsewhere, replace the link; to take a broker out, let it leave."""
+refused without --split. To move a part of the tree elsewhere, replace the link; to take a broker out, let it leave. A link that
+is broken is just given up, if A is the one that dials it."""
 REMOVE_EXAMPLES = """\
   sluice link remove b1 b5 --split
 """
@@ -212,6 +213,8 @@ def _remove(bus: Bus, tree: Tree, arguments: argparse.Namespace) -> Prepared:
     from sluice.client.reshape import remove, words
 
     a, b = arguments.a, arguments.b
+    if (a, b) in tree.missing:
+        return [f"gives up the link {a} - {b}, which is broken"], lambda: remove(bus, a, b)
     tree.check_link(a, b)
     sides = [sorted(tree.side(a, b)), sorted(tree.side(b, a))]
     if not arguments.split:

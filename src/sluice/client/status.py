@@ -18,6 +18,7 @@ from rich import box
 from rich.console import Console, Group
 from rich.filesize import decimal
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from sluice.client.bus import Bus
@@ -94,7 +95,10 @@ def _tables(*, in_place: bool) -> Iterator[Show]:
 
 
 def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
-    """The brokers, how those who rely on them fare, and what goes over each link; also to clients that take it slowly."""
+    """The brokers, how those who rely on them fare, what goes over each link, and which links are not as they should be.
+
+    What goes to clients is shown where they take it slowly.
+    """
     earlier = {report["name"]: report for report in before}
     links = Table("from", "to", "because of", box=box.SIMPLE_HEAD)
     for column in ("bytes/s", "waiting", "dropped"):
@@ -111,7 +115,7 @@ def tables_of(before: Sequence[Report], after: Sequence[Report]) -> Group:
                 decimal(link["waiting_bytes"]),
                 _alarming(link["dropped"]),
             )
-    tables = (_differing(after), _relied(after), _ordered(after), links)
+    tables = (_differing(after), _relied(after), _ordered(after), _reshaped(after), links, _unlinked(after))
     return Group(*(Folding(table) for table in (_brokers(earlier, after), *tables) if table.row_count))
 
 
@@ -187,6 +191,48 @@ def _ordered(after: Sequence[Report]) -> Table:
                 f"{order['questions']:,}",
                 *((order["root"], _alarming(order["lost"])) if has_root else ()),
             )
+    return table
+
+
+def _reshaped(after: Sequence[Report]) -> Table:
+    """A line for each broker whose links were replaced, by order or because they broke: how often, and how that ended."""
+    columns = {
+        "done": "replaced by order",
+        "refused": "refused",
+        "failed": "failed",
+        "held": "broke",
+        "returned": "came back",
+        "repaired": "repaired",
+        "given_up": "given up",
+    }
+    table = Table("broker", box=box.SIMPLE_HEAD)
+    for column in columns.values():
+        table.add_column(column, justify="right")
+    for report in after:
+        counts = [report.get("reshape", {}).get(name, 0) for name in columns]
+        if any(counts):
+            table.add_row(report["name"], *(f"{count:,}" for count in counts))
+    return table
+
+
+def _unlinked(after: Sequence[Report]) -> Table:
+    """A line for each link that is being replaced, is broken or was replaced, for each end of it that says so."""
+    table = Table("broker", "no link to", "because", box=box.SIMPLE_HEAD)
+    for report in after:
+        reshape, missing = report.get("reshape", {}), report.get("missing_links", ())
+        broken, doubts = reshape.get("broken", {}), reshape.get("doubts", {})
+        reasons = {
+            peer: f"[yellow]held for {duration(left)}, and another is looked for" for peer, left in broken.items()
+        }
+        reasons |= {end: f"[red]in doubt: {keeper} is asked if it was replaced" for end, keeper in doubts.items()}
+        for link in missing:
+            reasons.setdefault(link["peer"] or link["address"], f"[red]broken: {escape(link['reason'])}")
+        for peer in reshape.get("replaced_links", ()):
+            reasons.setdefault(peer, "replaced")
+        for peer, reason in reasons.items():
+            table.add_row(report["name"], peer, reason)
+        if reshape.get("job"):
+            table.add_row(report["name"], "", f"takes part in {reshape['job']} with {', '.join(reshape['path'])}")
     return table
 
 

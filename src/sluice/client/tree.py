@@ -37,8 +37,15 @@ class Tree:
     ['b', 'a', 'c']
     """
 
-    def __init__(self, addresses: Mapping[Peer, str], links: Iterable[tuple[Peer, Peer]]) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[Peer, str],
+        links: Iterable[tuple[Peer, Peer]],
+        missing: Iterable[tuple[Peer, Peer]] = (),
+    ) -> None:
         self.addresses = dict(addresses)
+        #: The links that a broker should have to another, and has not.
+        self.missing = [*missing]
         self._neighbours: dict[Peer, list[Peer]] = {name: [] for name in self.addresses}
         for one, other in links:
             for here, there in ((one, other), (other, one)):
@@ -58,7 +65,8 @@ class Tree:
         links = [
             (report["name"], link["peer"]) for report in reports for link in report["links"] if link["role"] == "broker"
         ]
-        return cls({report["name"]: _where(report, reports) for report in reports}, links)
+        missing = [(report["name"], link["peer"]) for report in reports for link in report["missing_links"]]
+        return cls({report["name"]: _where(report, reports) for report in reports}, links, missing)
 
     def neighbours(self, name: Peer) -> list[Peer]:
         """Whom a broker has links to, by name."""

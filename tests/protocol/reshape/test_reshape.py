@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,12 @@ def test_a_broken_link_is_replaced_too() -> None:
     assert ("b", "c") not in world.shape.tree and judge_tables(world) == []
 
 
+def account(world: World, name: str) -> dict[str, Any]:
+    core = world.brokers[name].core
+    assert core is not None
+    return core.reshape.account(world.now)
+
+
 def repairing() -> World:
     return network(replace(CONFIG, reshape=ReshapeConfig(patience_seconds=100.0, hold_seconds=10.0, repairs=True)))
 
@@ -136,6 +143,7 @@ def test_a_link_that_breaks_is_replaced_by_the_brokers_themselves() -> None:
     world.run(world.now + 400.0)
     assert len(world.shape.side("a", ("", ""))) == len(world.brokers) and judge_tables(world) == []
     assert not {"sa", "sb", "sc", "sd"} & set(spoken), "what came over the broken link is held until it is replaced"
+    assert [account(world, end)["repaired"] for end in "bc"] == [1, 1] and account(world, "b")["done"] == 1
 
 
 def test_a_link_that_comes_back_is_not_replaced() -> None:
@@ -147,7 +155,7 @@ def test_a_link_that_comes_back_is_not_replaced() -> None:
     world.heal_link("b", "c")
     world.run(world.now + 400.0)
     assert ("b", "c") in world.shape.tree and judge_tables(world) == []
-    assert set(spoken) == {"b", "c"}
+    assert set(spoken) == {"b", "c"} and [account(world, end)["returned"] for end in "bc"] == [1, 1]
 
 
 def test_the_neighbours_of_a_broker_that_dies_find_together() -> None:

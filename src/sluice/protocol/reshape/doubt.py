@@ -76,6 +76,10 @@ class Doubts:
                 doubt.ask_at = now + self._pause_seconds
                 yield Fate(id, doubt.keeper, self._name)
 
+    def account(self) -> dict[Peer, Peer]:
+        """The links of which it is not known whether they were replaced, by their other ends, and who is asked."""
+        return {doubt.end: doubt.keeper for doubt in self._open.values()}
+
     def answered(self, fate: Fate) -> Doubt | None:
         """The doubt that an answer ends, if there is one."""
         return None if fate.took_place is None else self._open.pop(fate.job, None)

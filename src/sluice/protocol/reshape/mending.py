@@ -47,7 +47,7 @@ class Mending:
 
     def replaced(self, peer: Peer) -> None:
         """A link is not part of the tree any more: there is nothing to mend."""
-        self.repair.broken.pop(peer, None)
+        self.repair.end(peer, "repaired")
 
     def holds(self, peer: Peer) -> bool:
         """Whether what came over a link is held, since it broke."""
@@ -55,7 +55,7 @@ class Mending:
 
     def back(self, peer: Peer, channel: Peer) -> None:
         """A link works again; what was believed meanwhile goes when there was time to hear what is so."""
-        broken = self.repair.broken.pop(peer, None)
+        broken = self.repair.end(peer, "returned")
         if broken is not None and channel == channel_of(peer, HELD):
             self._ghosts[channel] = broken.until
         else:
@@ -93,7 +93,7 @@ class Mending:
         for ghost in [ghost for ghost, until in self._ghosts.items() if until <= now]:
             self._drop_ghost(ghost)
         for peer in self.repair.over(now):
-            del self.repair.broken[peer]
+            self.repair.end(peer, "given_up")
             if self._reshape.job is None or peer not in self._reshape.job.old:
                 self._host.link_down(self._reshape.channels.pop(peer))
         for broken in self.repair.due(now):

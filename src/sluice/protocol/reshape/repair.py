@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.reshape.config import ReshapeConfig
@@ -60,6 +61,8 @@ class Repair:
         self.broken: dict[Peer, Broken] = {}
         #: How often a link broke lately, and until when that counts.
         self._flaps: dict[Peer, tuple[int, float]] = {}
+        #: For the record: links that broke and were held, and which of them came back, were replaced or were given up.
+        self.counts = dict.fromkeys(("held", "returned", "repaired", "given_up"), 0)
         self._number = 0
 
     @property
@@ -78,7 +81,18 @@ class Repair:
         # Who begins has a head start.
         pause = hold / 16 if self._name < peer else hold / 4
         self.broken[peer] = Broken(peer, now + hold, now + pause * (1 + self._chance(peer, 0)))
+        self.counts["held"] += 1
         return True
+
+    def end(self, peer: Peer, how: str) -> Broken | None:
+        """A broken link is broken no longer: it returned, was repaired or given up; None if it was not broken."""
+        broken = self.broken.pop(peer, None)
+        self.counts[how] += broken is not None
+        return broken
+
+    def account(self, now: float) -> dict[str, Any]:
+        """What became of links that broke, and for how long each of those is held that are broken now."""
+        return {**self.counts, "broken": {peer: max(each.until - now, 0.0) for peer, each in self.broken.items()}}
 
     def over(self, now: float) -> list[Peer]:
         """The links whose hold is over."""

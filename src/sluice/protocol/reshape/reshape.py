@@ -559,8 +559,8 @@ class Reshape:
 
     # --- its own account ----------------------------------------------------------------------------------------------
 
-    def account(self) -> dict[str, Any]:
-        """How it goes: the job that this broker takes part in, and how those ended that were ordered here."""
+    def account(self, now: float) -> dict[str, Any]:
+        """How it goes: the job that this broker takes part in, how those ended that began here, and what became of links."""
         job = self.job
         return {
             "job": None if job is None else job.id,
@@ -570,6 +570,8 @@ class Reshape:
             "refused": self.ended[Stage.REFUSED],
             "failed": self.ended[Stage.FAILED],
             "replaced_links": [peer for peer, mark in self.marks.items() if not mark.is_member],
+            "doubts": self._doubts.account(),
+            **self.mending.repair.account(now),
         }
 
 
