@@ -144,8 +144,9 @@ async def test_operators_are_known_by_their_tokens(tmp_path: Path) -> None:
         sluice.connect(str(server.address), token="a" * 32) as ann,
         sluice.connect(str(server.address), token="b" * 32) as bob,
     ):
-        refused = await bob.ask("a", Part("z"))
-        assert isinstance(refused, Failed) and "bob must not reshape this network" in refused.reason
+        for order in (Part("z"), Connect("h:1"), Replace("z", "a", "y", "h:1"), Leave()):
+            refused = await bob.ask("a", order)
+            assert isinstance(refused, Failed) and "bob must not reshape this network" in refused.reason
         taken = await ann.ask("a", Part("z"))
         assert isinstance(taken, Failed) and "no link to z" in taken.reason
     with pytest.raises(ConfigurationError, match="who holds no token"):

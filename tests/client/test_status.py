@@ -170,7 +170,7 @@ def test_what_is_held_back_for_the_sake_of_order() -> None:
 
 
 def test_links_that_are_not_as_they_should_be() -> None:
-    nothing = {"job": None, "path": [], "replaced_links": [], "doubts": {}, "broken": {}}
+    nothing: dict[str, Any] = {"job": None, "path": [], "replaced_links": [], "doubts": {}, "broken": {}}
     nothing |= dict.fromkeys(("done", "refused", "failed", "held", "returned", "repaired", "given_up"), 0)
     busy = {**nothing, "doubts": {"b2": "b5"}, "broken": {"b3": 7.5}, "replaced_links": ["b2", "b4"], "repaired": 3}
     gone = [

@@ -7,6 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from sluice.net.connection import HIGH_WATER_BYTES, SILENT_HEARTBEATS, Connection
 from sluice.protocol.batch import Records
 from sluice.protocol.frames import FrameReader
@@ -23,6 +25,7 @@ class End:
         heartbeat_seconds: float = 60.0,
         max_message_bytes: int = 1 << 24,
         on_made: Callable[[], None] = lambda: None,
+        silent_heartbeats: int = SILENT_HEARTBEATS,
     ) -> None:
         self.came: list[Anything] = []
         self.turns: list[int] = []
@@ -34,6 +37,7 @@ class End:
             on_writable=self._writable,
             on_made=on_made,
             heartbeat_seconds=heartbeat_seconds,
+            silent_heartbeats=silent_heartbeats,
             max_message_bytes=max_message_bytes,
         )
 
@@ -174,13 +178,17 @@ async def test_a_quiet_connection_beats() -> None:
         assert near.lost is None and far.lost is None
 
 
+@pytest.mark.parametrize("silent_heartbeats", [1, SILENT_HEARTBEATS, 6])
 @played
-async def test_a_silent_peer_is_cut_off() -> None:
-    end = End(heartbeat_seconds=0.02)
+async def test_a_silent_peer_is_cut_off(silent_heartbeats: int) -> None:
+    end = End(heartbeat_seconds=0.02, silent_heartbeats=silent_heartbeats)
     async with wired(end) as wire:
         await wire.read()
-        assert Ping() in wire.came and isinstance(wire.came[-1], Bye)
-        assert f"nothing was heard for {SILENT_HEARTBEATS} heartbeats" in wire.came[-1].reason
+        assert wire.came[:-1] == [Ping()] * (silent_heartbeats + 1), (
+            "it is told at the next one that so many were missed"
+        )
+        assert isinstance(wire.came[-1], Bye)
+        assert f"nothing was heard for {silent_heartbeats} heartbeats" in wire.came[-1].reason
 
 
 @played

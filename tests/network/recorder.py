@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import pyarrow as pa
 
 from sluice.client import commands as client
+from sluice.client.places import Places
 from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.net.address import Address
@@ -53,10 +54,10 @@ class Recorder:
         if not self._is_over:
             self.trace.append(event)
 
-    async def add(self, name: str, broker: str, address: Address) -> Client:
-        """A client that is connected."""
+    async def add(self, name: str, broker: str, address: Address, *, moves: bool = False) -> Client:
+        """A client that is connected; one that moves goes on where its broker has told it when that one is not there."""
         self.write(said.Attached(self.now, name, broker))
-        one = self.clients[name] = Client(self, name, broker, address)
+        one = self.clients[name] = Client(self, name, broker, address, moves=moves)
         await self.until(lambda: one.session.broker is not None, f"{name} is connected")
         return one
 
@@ -114,16 +115,18 @@ class Recorder:
 
 
 class Client:
-    """One client, connected whenever its broker is there."""
+    """One client, connected whenever its broker is there, or, if it moves, one that its broker knew."""
 
-    def __init__(self, recorder: Recorder, name: str, broker: str, address: Address) -> None:
+    def __init__(self, recorder: Recorder, name: str, broker: str, address: Address, *, moves: bool) -> None:
         self.name = name
         self.broker = broker
         self.session = Session(name)
         self.fences: set[tuple[str, int]] = set()
         self._recorder = recorder
-        self._address = address
+        self._places = Places([str(address)], 0.0 if moves else None)
         self._connection: Connection | None = None
+        #: Where that is.
+        self._place = str(address)
         self._was_lost = False
         #: For each filter of a plan: the id that it has here, and the command that takes it back.
         self._held: dict[int, client.Command] = {}
@@ -137,15 +140,17 @@ class Client:
     async def _stay_connected(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection = Connection(on_messages=self._messages, on_lost=self._lost)
-            try:
-                await loop.create_connection(lambda connection=connection: connection, *self._address[:2])  # type: ignore[misc]
-            except OSError:
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            self._connection = connection
-            connection.send(Hello(PROTOCOL, Role.CLIENT, self.name, 1, CREDIT))
-            await connection.over.wait()
+            for place in self._places.candidates(loop.time()):
+                connection = Connection(on_messages=self._messages, on_lost=self._lost)
+                try:
+                    await loop.create_connection(lambda connection=connection: connection, *Address.of(place)[:2])  # type: ignore[misc]
+                except OSError:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                self._connection, self._place = connection, place
+                connection.send(Hello(PROTOCOL, Role.CLIENT, self.name, 1, CREDIT))
+                await connection.over.wait()
+                break
 
     def cut(self) -> None:
         """Breaks the connection; it comes back by itself."""
@@ -168,8 +173,10 @@ class Client:
                     assert self._connection is not None
                     self._connection.beat(heartbeat_seconds)
                     self._up(broker, accepted)
-                case Ping() | Bye() | Elsewhere():
+                case Ping() | Bye():
                     pass
+                case Elsewhere(addresses):
+                    self._places.told(addresses)
                 case Hello() | Credit() | Dropped() | Channel():
                     raise AssertionError(f"{self.name} was told {message}")
                 case _:
@@ -180,6 +187,10 @@ class Client:
     def _up(self, broker: str, accepted: int | None) -> None:
         if self._was_lost:
             self._recorder.write(said.LinkHealed(self._recorder.now, self.name, self.broker))
+        self._places.arrived(self._place)
+        if broker != self.broker:
+            self.broker = broker
+            self._recorder.write(said.Attached(self._recorder.now, self.name, broker))
         # All of it is asked for again over the new link.
         self._incomplete = {(kind, id) for kind, entries in self.session.entries.items() for id in entries}
         self._step(LinkUp(broker, Role.BROKER, accepted))
@@ -188,6 +199,7 @@ class Client:
         if self.session.broker is not None:
             self._was_lost = True
             self._recorder.write(said.LinkLost(self._recorder.now, self.name, self.broker))
+            self._places.lost(asyncio.get_running_loop().time())
             self._step(LinkDown(self.session.broker))
             for answer in self._answers.values():
                 answer.cancel()

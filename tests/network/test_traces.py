@@ -91,8 +91,11 @@ class Run:
     def clients(self) -> list[Client]:
         return [*self.recorder.clients.values()]
 
-    async def begin(self, without: Sequence[str] = ()) -> None:
-        """Connects the clients to a network in which everybody knows everybody; nobody is at the brokers left out."""
+    async def begin(self, without: Sequence[str] = (), *, moves: bool = False) -> None:
+        """Connects the clients to a network in which everybody knows everybody; nobody is at the brokers left out.
+
+        Clients stay where they are, unless they may move when their broker is gone.
+        """
         brokers = [name for name in self.network.brokers if name not in without]
         cache = CACHE if self.setting.is_cached else {}
         self.recorder.write(said.Configured(0.0, advertisements=self.setting.advertisements, **cache))  # type: ignore[arg-type]
@@ -100,7 +103,7 @@ class Run:
         self.recorder.write(said.Topology(0.0, tuple(self.network.brokers), links))
         for number in range(CLIENTS):
             broker = brokers[number % len(brokers)]
-            await self.recorder.add(f"c{number}", broker, self.network.addresses[broker])
+            await self.recorder.add(f"c{number}", broker, self.network.addresses[broker], moves=moves)
         await self.all_know_all()
         for action in self.churn.start():
             self.recorder.clients[action.client].perform(action)  # type: ignore[union-attr]

@@ -217,6 +217,7 @@ class Connection(asyncio.Protocol):
         self._beat = self._loop.call_later(self._heartbeat_seconds, self._heartbeat)
         if self._quiet:
             self.send(Ping())
+            self.flush()  # before the next line: what is said only to be heard does not make the next time less quiet
         self._quiet = True
         self._silent += self._transport.is_reading()
         self._unfinished = self._unfinished + 1 if self._reader.held else 0
