@@ -334,6 +334,14 @@ def test_interest_comes_and_goes() -> None:
     assert session.step(LinkDown("b"), 0.0) == []
 
 
+def test_interest_of_its_own_is_none() -> None:
+    """The broker that it was at before is gone, and others still hold what that one told them."""
+    session, own = online(), entry("x > 1", "alice/7")
+    assert receive(session, interest(own)) == [] and session.interest == ()
+    assert receive(session, interest(own, TWO, sequence=2)) == [InterestChanged((TWO,), ())]
+    assert receive(session, interest(sequence=3)) == [InterestChanged((), (TWO,))]
+
+
 def test_interest_that_does_not_fit_is_asked_for_again() -> None:
     session = online()
     receive(session, interest(ONE))

@@ -162,7 +162,7 @@ class Session:
     @property
     def interest(self) -> Iterable[Entry]:
         """The subscriptions of others that overlap what is watched."""
-        return self._interest.entries
+        return self._of_others(self._interest.entries)
 
     @property
     def deadline(self) -> float:
@@ -468,9 +468,13 @@ class Session:
             self._tell_interest(delta)
 
     def _tell_interest(self, delta: Delta) -> None:
-        added, removed = delta
+        added, removed = map(self._of_others, delta)
         if added or removed:
-            self._out.append(InterestChanged(tuple(added), tuple(removed)))
+            self._out.append(InterestChanged(added, removed))
+
+    def _of_others(self, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+        """The subscriptions that are not its own: after it has moved, brokers may still hold what it told the one before."""
+        return tuple(entry for entry in entries if not (entry.id or "").startswith(f"{self.name}/"))
 
     def _tick(self) -> None:
         if self.broker is None:
