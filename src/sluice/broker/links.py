@@ -123,7 +123,12 @@ class Links(ABC):
     # --- links of the tree --------------------------------------------------------------------------------------------
 
     def link_up(self, peer: Peer, role: Role, node: str | None) -> None:
-        """A link works from now on: both ends tell each other everything."""
+        """A link works from now on: both ends tell each other everything.
+
+        What is only held is not told to a broker that comes later: some of it may be there, or be reached another way by now.
+        """
+        for ghost in self.held if role == Role.BROKER else ():
+            self.directions.conceal(ghost, peer)
         self.open(peer, role, node)
         self.join(peer)
         for message in self.tell(peer, self._told(role)):

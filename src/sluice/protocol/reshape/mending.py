@@ -136,16 +136,14 @@ class Mending:
             ghost = self._reshape.channels.pop(message.dead)
             self._ghosts[ghost] = broken.until
             self._reshape.set_mark(message.dead, self._reshape.mark(message.dead).generation + 1, False)
-            self._take_in(peer, message.generation, ghost)
+            self._take_in(peer, message.generation)
         elif self.repair.may_join(self._host.name, peer):
             self._host.send(peer, Adopt(message.dead, message.job, generation))
-            self._take_in(peer, generation, self._reshape.channels[message.dead])
+            self._take_in(peer, generation)
         else:
             self._host.send(peer, Abort(message.job, f"{peer} comes before {self._host.name}"))
 
-    def _take_in(self, peer: Peer, generation: int, ghost: Peer) -> None:
-        """Both ends hold what the dead broker has told, so neither tells it to the other."""
-        self._host.directions.succeed(ghost, peer)
+    def _take_in(self, peer: Peer, generation: int) -> None:
         self._reshape.links[peer] = replace(self._reshape.links[peer], job=None)
         self._reshape.set_mark(peer, generation, True, self._reshape.links[peer].address)
         self._reshape.join_tree(peer)

@@ -35,7 +35,7 @@ class Plane(Enum):
 class Directions:
     """The peers that a broker has links to, and where each of them lies."""
 
-    __slots__ = ("_by_peer", "_clients", "_entered", "_heirs", "_peers", "_planes", "_siblings", "name", "node")
+    __slots__ = ("_by_peer", "_clients", "_concealed", "_entered", "_peers", "_planes", "_siblings", "name", "node")
 
     def __init__(self, name: Peer, node: str | None = None) -> None:
         self.name = name
@@ -44,8 +44,8 @@ class Directions:
         self._peers: dict[Direction, dict[Peer, None]] = {}
         self._siblings: dict[Peer, None] = {}
         self._clients: dict[Peer, None] = {}
-        #: Peers that have taken the place of one that is gone, beside the channel that still holds what that one has told.
-        self._heirs: dict[tuple[Peer, Peer], None] = {}
+        #: Channels that are only held, with the peers that came later and are not told what is held.
+        self._concealed: dict[tuple[Peer, Peer], None] = {}
         #: The channels of the chain, while there is one, and the plane that is entered from here.
         self._planes: dict[Peer, Plane] = {}
         self._entered = Plane.OLD
@@ -67,9 +67,9 @@ class Directions:
         if not self._peers[direction]:
             del self._peers[direction]
 
-    def succeed(self, ghost: Peer, heir: Peer) -> None:
-        """A peer takes the place of one that is gone: what that one has told is not told there, where some of it came from."""
-        self._heirs[ghost, heir] = None
+    def conceal(self, source: Peer, peer: Peer) -> None:
+        """What one has told is not told to the other, for as long as both are there."""
+        self._concealed[source, peer] = None
 
     def unlinked(self, peer: Peer) -> None:
         """The link to a peer is gone."""
@@ -80,7 +80,7 @@ class Directions:
         self._siblings.pop(peer, None)
         self._clients.pop(peer, None)
         self._planes.pop(peer, None)
-        self._heirs = {pair: None for pair in self._heirs if peer not in pair}
+        self._concealed = {pair: None for pair in self._concealed if peer not in pair}
 
     # --- planes -------------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Directions:
             return True
         if self.of(source) == self.of(peer) or (self._planes and not self._reports(source, peer)):
             return False
-        if self._heirs and (source, peer) in self._heirs:
+        if self._concealed and (source, peer) in self._concealed:
             return False
         return peer not in self._siblings or source in self._clients
 
