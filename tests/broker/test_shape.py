@@ -211,6 +211,37 @@ async def publish_on(publisher: Bus, n: int) -> None:
         await asyncio.sleep(0.02)
 
 
+async def nobody_there(*_: object) -> None:
+    raise ConnectionError("nobody is there")
+
+
+@played
+async def test_a_broker_that_was_cut_off_is_back_without_a_storm() -> None:
+    """b1, b2, b3 and b4 in a row: both links of b2 are cut, the others take it for dead, and then it is back, as a leaf."""
+    settings: dict[str, Any] = {"repair": True, "hold_seconds": 3.0}
+    async with AsyncExitStack() as stack:
+        b2 = await stack.enter_async_context(running("b2", **settings))
+        relay = Relay(b2.address)
+        await relay.start()
+        stack.push_async_callback(relay.stop)
+        b1 = await stack.enter_async_context(running("b1", links=(str(relay.address),), **settings))
+        b3 = await stack.enter_async_context(running("b3", links=(str(relay.address),), **settings))
+        b4 = await stack.enter_async_context(running("b4", links=(str(b3.address),), **settings))
+        servers = (b1, b2, b3, b4)
+        await until(lambda: all(known(server) == {"b1", "b2", "b3", "b4"} for server in servers))
+        await until(lambda: {*b1.broker.reshape.mending.repair.around["b2"]} == {"b3"})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(b2.shape._dialler, "open", nobody_there)
+            relay.cut()
+            await until(lambda: neighbours(b1) == {"b3"} and neighbours(b3) == {"b1", "b4"})
+        relay.heal()
+        await until(lambda: neighbours(b1) == {"b2", "b3"})
+        await until(lambda: not any(server.report()["reshape"]["broken"] for server in servers))
+        await until(lambda: all(known(server) == {"b1", "b2", "b3", "b4"} for server in servers))
+        assert [server.report()["reshape"]["held"] for server in servers] == [1, 2, 1, 0], "each link broke once"
+        assert not any(server.report()["missing_links"] for server in servers)
+
+
 @played
 async def test_a_link_that_is_cut_and_a_broker_that_dies_are_replaced() -> None:
     """b1, b2, b3 and b4 in a row: the link in the middle is cut for good, then b2 dies, and is back."""

@@ -20,6 +20,7 @@ from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS, parsed
 from sluice.sim.plan import Action, Publish
 from sluice.sim.spec import ALL, check
+from sluice.sim.spec.violation import Check
 from sluice.sim.trace import Trace
 from sluice.sim.workload import Churn
 from tests.network.processes import Relay, restart, started
@@ -202,8 +203,8 @@ async def recorded(setting: Setting) -> Trace:
         return run.recorder.trace
 
 
-def judge(trace: Trace) -> None:
-    violations = check(trace, ALL)
+def judge(trace: Trace, checks: Sequence[Check] = ALL) -> None:
+    violations = check(trace, checks)
     assert not violations, "\n".join(map(str, violations[:5]))
 
 

@@ -575,7 +575,7 @@ class Server:
             "address": str(self.address),
             "uptime_seconds": now - self._started,
             **account.of_links(self.peers.values(), self.links),
-            "missing_links": self.shape.missing(),
+            "missing_links": self.shape.missing([*self.broker.ways[Kind.BROKERS]]),
             "orders": self.shape.account(),
             "settings": {name: SETTINGS[name].show(getattr(self.config, name)) for name in SHARED},
             "clients": sum(peering.role == Role.CLIENT for peering in self.peers.values()),

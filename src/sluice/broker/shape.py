@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any, Protocol, assert_never
 
 from sluice.broker.dialler import Dialler
@@ -100,8 +100,11 @@ class Shape:
             for job, order in self._orders.items()
         }
 
-    def missing(self) -> list[dict[str, Any]]:
-        """The links of the tree that are not there, and why, as far as it is known here."""
+    def missing(self, known: Container[Peer]) -> list[dict[str, Any]]:
+        """The links of the tree that are not there, and why, as far as it is known here.
+
+        A neighbour that used to dial, and is known to be in the network, has found another way.
+        """
         linked = {peering.name for peering in self._host.peers.values() if peering.is_of_tree}
         return [
             {
@@ -110,6 +113,7 @@ class Shape:
                 "reason": "waits to be dialled by it" if address is None else self._dialler.problems.get(address, ""),
             }
             for peer, address in self._links.missing(linked)
+            if address is not None or peer not in known
         ]
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
