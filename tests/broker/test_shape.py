@@ -234,6 +234,10 @@ async def test_a_broker_that_was_cut_off_is_back_without_a_storm() -> None:
             patch.setattr(b2.shape._dialler, "open", nobody_there)
             relay.cut()
             await until(lambda: neighbours(b1) == {"b3"} and neighbours(b3) == {"b1", "b4"})
+            async with sluice.connect(str(b1.address)) as bus:
+                assert (await bus.describe("b4"))["name"] == "b4", (
+                    "what is held leads nowhere, and there is another way"
+                )
         relay.heal()
         await until(lambda: neighbours(b1) == {"b2", "b3"})
         await until(lambda: not any(server.report()["reshape"]["broken"] for server in servers))

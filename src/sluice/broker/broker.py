@@ -511,8 +511,10 @@ class Broker(Links):
         if self.roles[peer] == Role.CLIENT and request.id.rpartition("/")[0] != peer:
             return  # an answer to somebody else's question is none of its business
         kind = Kind.INTEREST if type(request.question) is ReplayEvent else Kind.BROKERS
-        way = self.ways[kind].get(request.to, partial(self.directions.leads, self.name))
-        if way not in self.roles or way in self.held or not self.directions.differ(peer, way):
+        way = self.ways[kind].get(
+            request.to, lambda each: each not in self.held and self.directions.leads(self.name, each)
+        )
+        if way not in self.roles or not self.directions.differ(peer, way):
             way = None  # nodes and links are a tree, so a way that leads back is damaged
         for asker, reply in self.requests.ask(peer, request, way):
             self._send(asker, reply)
