@@ -21,20 +21,9 @@ from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
 from sluice.lab.workload import MIDDLE_PRICE, MOST_DEVIATION, STOCKS, quote_interval
 from sluice.model.subscription import Subscription
+from sluice.protocol.events import Event, LinkUp, Received, Send
 from sluice.protocol.export import Export
-from sluice.protocol.messages import (
-    Ack,
-    Change,
-    Entry,
-    Event,
-    Kind,
-    LinkUp,
-    Received,
-    Role,
-    Send,
-    Snapshot,
-    Version,
-)
+from sluice.protocol.messages import Ack, Change, Entry, Kind, Role, Snapshot, Version
 
 NEIGHBOURS = ("north", "east", "west")
 CLIENT = "client"

@@ -18,23 +18,8 @@ from bench.command import say
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
 from sluice.protocol.batch import Records
-from sluice.protocol.messages import (
-    Ack,
-    Await,
-    Change,
-    Deliver,
-    Entry,
-    Event,
-    Floor,
-    Kind,
-    LinkUp,
-    Notify,
-    Received,
-    Role,
-    Send,
-    Snapshot,
-    Version,
-)
+from sluice.protocol.events import Event, LinkUp, Received, Send
+from sluice.protocol.messages import Ack, Await, Change, Deliver, Entry, Floor, Kind, Notify, Role, Snapshot, Version
 
 NEIGHBOURS = ("west", "east")
 Grows = Literal["subscriptions", "advertisements"]

@@ -20,7 +20,8 @@ from sluice.lab.network import Network
 from sluice.lab.topology import Topology
 from sluice.model.parse import parse
 from sluice.protocol.batch import Logged, Peer, Records
-from sluice.protocol.messages import Event, Message, Notify, Quiet, Send, Store, Stored, TableMessage, Tick
+from sluice.protocol.events import Event, Send, Store, Stored, Tick
+from sluice.protocol.messages import Message, Notify, Quiet, TableMessage
 from sluice.protocol.vectors import Said
 from sluice.protocol.wire import encode
 

@@ -24,8 +24,10 @@ from sluice.client.session import Session
 from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch
+from sluice.protocol.events import LinkDown, LinkUp, Received, Send
 from sluice.protocol.frames import FrameReader
-from sluice.protocol.messages import Answer, LinkDown, LinkUp, Question, Received, Role, Send
+from sluice.protocol.messages import Role
+from sluice.protocol.questions import Answer, Question
 from sluice.protocol.wire import (
     PROTOCOL,
     Anything,

@@ -28,32 +28,27 @@ from sluice.errors import ConfigurationError
 from sluice.match import filterset
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Notification, NotificationId, Peer, Records
+from sluice.protocol.events import LinkDown, LinkUp, Received, Tick
 from sluice.protocol.messages import (
     Accepted,
     Ack,
     Change,
     Deliver,
     Delivery,
-    Describe,
-    Done,
     EntryId,
     Halted,
     Heard,
     Kind,
-    LinkDown,
-    LinkUp,
     Message,
     Notify,
-    Received,
     Refused,
-    ReplayEvent,
     Reply,
     Request,
     Role,
     Snapshot,
-    Tick,
     Version,
 )
+from sluice.protocol.questions import Describe, Done, ReplayEvent
 from sluice.protocol.route import ALGORITHMS, Ratio, RoutingOptions
 from tests.protocol.drive import Network, advertise, entry, line, publish, sends, star, subscribe
 from tests.protocol.route.some import Some

@@ -14,7 +14,8 @@ import pytest
 
 from sluice.broker import desk as desk_module
 from sluice.broker.server import Server
-from sluice.protocol.messages import (
+from sluice.protocol.messages import Kind
+from sluice.protocol.questions import (
     Answer,
     Commit,
     Describe,
@@ -24,7 +25,6 @@ from sluice.protocol.messages import (
     Fetch,
     Fetched,
     Forget,
-    Kind,
     Resume,
     Resumed,
 )

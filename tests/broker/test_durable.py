@@ -7,7 +7,8 @@ import pytest
 from sluice.broker import BrokerConfig
 from sluice.client.commands import PublishAccepted, PublishRefused, Unadvertise
 from sluice.protocol.batch import Batch, Logged
-from sluice.protocol.messages import Accepted, Halted, Heard, Notify, NotStored, Store, Stored
+from sluice.protocol.events import NotStored, Store, Stored
+from sluice.protocol.messages import Accepted, Halted, Heard, Notify
 from tests.protocol.drive import Network, advertise, line, publish, subscribe
 
 DURABLE = BrokerConfig(durable=True)

@@ -7,7 +7,8 @@ from sluice.broker import BrokerConfig
 from sluice.client.commands import Completed, Inquire, InterestChanged, Told, Unsubscribe, Unwatch, Watch
 from sluice.client.seam import Replayed
 from sluice.protocol.batch import Records
-from sluice.protocol.messages import Failed, Kind, Replay, ReplayEvent, Replaying, Request
+from sluice.protocol.messages import Kind, Replay, Request
+from sluice.protocol.questions import Failed, ReplayEvent, Replaying
 from tests.protocol.drive import entry, line, star, subscribe
 
 

@@ -16,8 +16,9 @@ from sluice.broker.security import Security
 from sluice.broker.server import Server
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
-from sluice.protocol.messages import Answer, Done, Failed, Kind, Question
+from sluice.protocol.messages import Kind
 from sluice.protocol.orders import Connect, Leave, Part, Replace
+from sluice.protocol.questions import Answer, Done, Failed, Question
 from sluice.protocol.reshape.messages import Mark
 from tests.broker.raw import Guest, played, running, until
 

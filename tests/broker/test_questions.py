@@ -5,24 +5,9 @@ from __future__ import annotations
 from sluice.broker import Broker, BrokerConfig
 from sluice.client.commands import Inquire, Told
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import (
-    Ack,
-    Answered,
-    Ask,
-    Describe,
-    Described,
-    Done,
-    Failed,
-    Kind,
-    LinkUp,
-    Received,
-    Reply,
-    Request,
-    Role,
-    Send,
-    Snapshot,
-    Version,
-)
+from sluice.protocol.events import Answered, Ask, LinkUp, Received, Send
+from sluice.protocol.messages import Ack, Kind, Reply, Request, Role, Snapshot, Version
+from sluice.protocol.questions import Describe, Described, Done, Failed
 from tests.protocol.drive import Network, entry, line, sends, star
 
 

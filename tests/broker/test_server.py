@@ -26,8 +26,6 @@ from sluice.protocol.messages import (
     Await,
     Change,
     Deliver,
-    Describe,
-    Described,
     Digest,
     Entry,
     Floor,
@@ -48,6 +46,7 @@ from sluice.protocol.messages import (
     Started,
     Version,
 )
+from sluice.protocol.questions import Describe, Described
 from sluice.protocol.wire import PROTOCOL, Anything, Credit, Dropped, Elsewhere, Hello, Ping, Welcome, encode
 from tests.broker.raw import Guest, Raw, bystanders, played, running, until
 from tests.fuzz_frames import besiege

@@ -13,33 +13,24 @@ from sluice.broker import Broker, BrokerConfig
 from sluice.client.commands import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
 from sluice.protocol.batch import Peer, Records
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.events import Answered, Ask, LinkDown, LinkUp, Received, Send, Tick
 from sluice.protocol.export import Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
     Ack,
-    Answered,
-    Ask,
     Change,
-    Describe,
     Digest,
-    Done,
     Kind,
-    LinkDown,
-    LinkUp,
     Lost,
     Message,
-    Received,
     Replay,
-    ReplayEvent,
-    Replaying,
     Reply,
     Request,
     Role,
-    Send,
     Snapshot,
-    Tick,
     Version,
 )
+from sluice.protocol.questions import Describe, Done, ReplayEvent, Replaying
 from tests.protocol.drive import Network, entry, line, publish, sends
 from tests.protocol.route.some import Some
 

@@ -16,26 +16,18 @@ from sluice.client.session import Session
 from sluice.match import filterset
 from sluice.protocol.batch import Batch, Logged, Records
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.events import Effect, Event, LinkDown, LinkUp, NotStored, Received, Send, Store, Stored
 from sluice.protocol.messages import (
     Accepted,
     Ack,
     Change,
     Deliver,
-    Effect,
-    Event,
     Halted,
     Kind,
-    LinkDown,
-    LinkUp,
     Notify,
-    NotStored,
-    Received,
     Refused,
     Role,
-    Send,
     Snapshot,
-    Store,
-    Stored,
     Version,
 )
 from sluice.sim.fresh import tables_of

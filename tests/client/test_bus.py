@@ -15,7 +15,7 @@ from sluice.client.commands import Inquire
 from sluice.client.publisher import MAX_BODY_BYTES, MAX_UNACCEPTED
 from sluice.errors import ConfigurationError, LinkError, NotificationError, PublishError, RequestError
 from sluice.protocol.batch import Records
-from sluice.protocol.messages import ReplayEvent
+from sluice.protocol.questions import ReplayEvent
 from tests.broker.raw import Guest, played, running, until
 
 

@@ -9,7 +9,8 @@ from sluice.client.commands import Delivered, Subscribe, Withheld
 from sluice.client.session import Session
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import Records, Stamp
-from sluice.protocol.messages import Await, Deliver, LinkDown, LinkUp, Received, Replay, Role, Send
+from sluice.protocol.events import LinkDown, LinkUp, Received, Send
+from sluice.protocol.messages import Await, Deliver, Replay, Role
 
 
 def linked() -> Session:

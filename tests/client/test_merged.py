@@ -10,7 +10,7 @@ import sluice.client.merged as module
 from sluice.client.merged import Merged
 from sluice.client.seam import Begun, Missed
 from sluice.protocol.batch import Batch, Logged, Peer, Records
-from sluice.protocol.messages import Fetched
+from sluice.protocol.questions import Fetched
 from tests.client.test_tracked import Voice
 
 

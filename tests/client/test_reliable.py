@@ -18,7 +18,8 @@ from sluice.broker.server import Server
 from sluice.client.background import Background
 from sluice.client.tracked import MAX_DOUBLINGS, Track, Tracked
 from sluice.errors import ConfigurationError
-from sluice.protocol.messages import Failed, Kind, Message, Notify, Role
+from sluice.protocol.messages import Kind, Message, Notify, Role
+from sluice.protocol.questions import Failed
 from tests.broker.raw import directory, played, running, until
 from tests.client.test_bus import at, take
 from tests.client.test_durable import fill, numbers

@@ -9,11 +9,11 @@ import pytest
 from sluice.client import seam as seam_module
 from sluice.client.seam import CaughtUp, Ended, Full, Live, Missed, Phase, Replayed, Seam, SeamNews
 from sluice.protocol.batch import Batch, Logged, Peer, Place, Records
-from sluice.protocol.messages import (
+from sluice.protocol.messages import EntryId
+from sluice.protocol.questions import (
     Answer,
     Describe,
     Described,
-    EntryId,
     Failed,
     Fetch,
     Fetched,

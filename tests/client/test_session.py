@@ -34,6 +34,7 @@ from sluice.client.seam import Ended, Replayed
 from sluice.client.session import Session
 from sluice.errors import ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, NotificationId, Records
+from sluice.protocol.events import LinkDown, LinkUp, Received, Send, Tick
 from sluice.protocol.export import checksum
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
@@ -41,31 +42,24 @@ from sluice.protocol.messages import (
     Ack,
     Change,
     Deliver,
-    Describe,
     Digest,
-    Done,
     Entry,
     EntryId,
     Halted,
     Heard,
     Kind,
-    LinkDown,
-    LinkUp,
     Lost,
     Message,
     Notify,
-    Received,
     Refused,
     Replay,
-    ReplayEvent,
     Reply,
     Request,
     Role,
-    Send,
     Snapshot,
-    Tick,
     Version,
 )
+from sluice.protocol.questions import Describe, Done, ReplayEvent
 from tests.protocol.drive import entry, line, publish
 
 UP = LinkUp("b", Role.BROKER)

@@ -10,7 +10,8 @@ import sluice.client.tracked as module
 from sluice.client.seam import CaughtUp, Live, Missed, SeamNews
 from sluice.client.tracked import Tracked
 from sluice.protocol.batch import Batch, Logged, Peer, Records
-from sluice.protocol.messages import Answer, EntryId, Failed, Fetch, Fetched, Question
+from sluice.protocol.messages import EntryId
+from sluice.protocol.questions import Answer, Failed, Fetch, Fetched, Question
 
 
 @dataclass

@@ -21,7 +21,9 @@ from sluice.client.session import Session
 from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch, Rows
-from sluice.protocol.messages import Answer, Describe, Described, EntryId, Kind, LinkDown, LinkUp, Received, Role, Send
+from sluice.protocol.events import LinkDown, LinkUp, Received, Send
+from sluice.protocol.messages import EntryId, Kind, Role
+from sluice.protocol.questions import Answer, Describe, Described
 from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
 from sluice.sim import trace as said
 from sluice.sim.domain import parsed

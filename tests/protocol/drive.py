@@ -15,29 +15,22 @@ from sluice.broker import Broker, BrokerConfig
 from sluice.client.commands import Advertise, Command, Completed, Delivered, Publish, Subscribe, Upcall
 from sluice.client.session import Session
 from sluice.protocol.batch import Peer
-from sluice.protocol.export import Export
-from sluice.protocol.messages import (
+from sluice.protocol.events import (
     Answered,
     Ask,
-    Change,
-    Entry,
-    EntryId,
     Event,
-    Kind,
     LinkDown,
     LinkUp,
-    Message,
     NotStored,
     Received,
-    Replay,
     Reserve,
-    Role,
     Send,
     Store,
     Stored,
     Tick,
-    Version,
 )
+from sluice.protocol.export import Export
+from sluice.protocol.messages import Change, Entry, EntryId, Kind, Message, Replay, Role, Version
 from sluice.protocol.reshape.messages import ReshapeEffect
 
 U = TypeVar("U")

@@ -6,7 +6,8 @@ import pytest
 
 from sluice.protocol import request as request_module
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Describe, Failed, Reply, Request
+from sluice.protocol.messages import Reply, Request
+from sluice.protocol.questions import Describe, Failed
 from sluice.protocol.request import Requests
 
 

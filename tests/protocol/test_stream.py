@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sluice import parse
 from sluice.protocol import stream
 from sluice.protocol.batch import Records
-from sluice.protocol.messages import Fetch, Fetched
 from sluice.protocol.packing import encode_batch
+from sluice.protocol.questions import Fetch, Fetched
 from sluice.protocol.stream import Stream, only
 
 

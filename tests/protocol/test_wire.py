@@ -22,22 +22,10 @@ from sluice.limits import MAX_ADDRESS, MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIG
 from sluice.protocol import wire
 from sluice.protocol.batch import MARKED, Batch, Logged, Records, Rows, Stamp, batches_of, encode_record, portable
 from sluice.protocol.frames import FrameReader
-from sluice.protocol.messages import (
-    Answer,
-    Change,
-    Deliver,
-    Entry,
-    Kind,
-    Notify,
-    Passage,
-    Question,
-    Quiet,
-    ReplayEvent,
-    Request,
-    Version,
-)
+from sluice.protocol.messages import Change, Deliver, Entry, Kind, Notify, Passage, Quiet, Request, Version
 from sluice.protocol.packing import decode_batch, encode_batch
 from sluice.protocol.parts import ANSWERS, QUESTIONS
+from sluice.protocol.questions import Answer, Question, ReplayEvent
 from sluice.protocol.vectors import Heard, Said
 from sluice.protocol.wire import Anything, decode, encode
 from tests.fuzz_frames import Fuzzer, check_decoding

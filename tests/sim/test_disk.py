@@ -8,7 +8,7 @@ from sluice import parse
 from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.protocol.batch import Records
-from sluice.protocol.messages import Failed, Resume, Resumed
+from sluice.protocol.questions import Failed, Resume, Resumed
 from sluice.sim import streamed
 from sluice.sim.disk import Disk
 from sluice.sim.spec import STREAMS, check

@@ -9,7 +9,8 @@ import pytest
 
 from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
-from sluice.protocol.messages import Missing, Notify, Received
+from sluice.protocol.events import Received
+from sluice.protocol.messages import Missing, Notify
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim.domain import POINTS, TEXTS, parsed
 from sluice.sim.nodes import BrokerNode

@@ -11,8 +11,9 @@ from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
+from sluice.protocol.events import LinkDown, LinkUp, Received, Tick
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Kind, LinkDown, LinkUp, Received, Tick
+from sluice.protocol.messages import Kind
 from sluice.sim import trace as said
 from sluice.sim.world import CoreError, NeverQuiet, World
 

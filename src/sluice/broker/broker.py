@@ -22,45 +22,47 @@ from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import Batch, Peer, batches_of
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.effects import Effects
+from sluice.protocol.events import (
+    Answered,
+    Ask,
+    Effect,
+    Event,
+    LinkDown,
+    LinkUp,
+    NotStored,
+    Received,
+    Reserved,
+    Send,
+    Store,
+    Stored,
+    Tick,
+)
 from sluice.protocol.export import Delta, Replica
 from sluice.protocol.intake import Intake
 from sluice.protocol.messages import (
     Accepted,
     Ack,
-    Answered,
-    Ask,
     Change,
     ClientMessage,
     Digest,
-    Effect,
     Entry,
-    Event,
     Halted,
     Heard,
     Kind,
-    LinkDown,
-    LinkUp,
     Lost,
     Message,
     Notify,
-    NotStored,
     OrderMessage,
-    Received,
     Refused,
     ReliableMessage,
-    ReplayEvent,
     Reply,
     Request,
-    Reserved,
     Role,
-    Send,
     Snapshot,
-    Store,
-    Stored,
-    Tick,
     Version,
 )
 from sluice.protocol.order.ordering import Ordering, algorithm_named
+from sluice.protocol.questions import ReplayEvent
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests
 from sluice.protocol.reshape.channel import link_of

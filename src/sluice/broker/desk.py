@@ -21,26 +21,24 @@ from sluice.limits import MAX_REQUESTS
 from sluice.match.filterset import FilterSet
 from sluice.model import parse
 from sluice.protocol.batch import Batch, Peer
-from sluice.protocol.messages import (
+from sluice.protocol.messages import EntryId, Reply, Request
+from sluice.protocol.orders import Connect, Leave, Part, Replace
+from sluice.protocol.questions import (
     NO_LOG,
     Answer,
     Commit,
     Describe,
     Described,
     Done,
-    EntryId,
     Failed,
     Fetch,
     Fetched,
     Forget,
     Recall,
     ReplayEvent,
-    Reply,
-    Request,
     Resume,
     Resumed,
 )
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
 
 #: No question waits longer than this for something new.

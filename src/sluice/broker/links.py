@@ -14,9 +14,10 @@ from sluice.broker.brokerconfig import BrokerConfig
 from sluice.protocol.batch import Peer
 from sluice.protocol.complete import Completion
 from sluice.protocol.effects import Effects
+from sluice.protocol.events import Effect
 from sluice.protocol.export import Delta
 from sluice.protocol.intake import Intake
-from sluice.protocol.messages import Change, Effect, Entry, Kind, Message, Role, Snapshot, Version
+from sluice.protocol.messages import Change, Entry, Kind, Message, Role, Snapshot, Version
 from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.reliable.reliable import Reliable
 from sluice.protocol.request import Requests

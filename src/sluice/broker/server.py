@@ -37,33 +37,25 @@ from sluice.match.warm import warm
 from sluice.net.connection import Connection
 from sluice.net.tls import reason
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import (
+from sluice.protocol.events import (
     Answered,
     Ask,
-    Change,
-    Deliver,
     Effect,
     Event,
-    Failed,
-    Kind,
     LinkDown,
     LinkUp,
-    Message,
-    Notify,
     NotStored,
     Received,
-    Reply,
-    Request,
     Reserve,
     Reserved,
-    Role,
     Send,
-    Snapshot,
     Stored,
     Tick,
 )
-from sluice.protocol.messages import Store as StoreEffect
+from sluice.protocol.events import Store as StoreEffect
+from sluice.protocol.messages import Change, Deliver, Kind, Message, Notify, Reply, Request, Role, Snapshot
 from sluice.protocol.orders import Connect, Leave, Part, Replace
+from sluice.protocol.questions import Failed
 from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
 from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome

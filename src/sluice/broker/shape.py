@@ -20,8 +20,10 @@ from sluice.errors import ConfigurationError, SluiceError
 from sluice.limits import MAX_ORDERS
 from sluice.net.address import Address
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, Done, Event, Failed, LinkUp, Reply, Request, Role
+from sluice.protocol.events import Event, LinkUp
+from sluice.protocol.messages import Reply, Request, Role
 from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
+from sluice.protocol.questions import Answer, Done, Failed
 from sluice.protocol.reshape.messages import (
     Allow,
     Dial,

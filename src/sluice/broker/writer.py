@@ -13,7 +13,7 @@ from sluice.broker.logs import log
 from sluice.broker.store import NewBatch, Store
 from sluice.errors import StoreError
 from sluice.protocol.batch import Batch, Logged, Peer
-from sluice.protocol.messages import NotStored, Reserved, Stored
+from sluice.protocol.events import NotStored, Reserved, Stored
 from sluice.protocol.packing import encode_batch
 
 

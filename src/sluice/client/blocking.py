@@ -30,7 +30,8 @@ from sluice.client.subscription import AnySubscription, LiveSubscription, Reliab
 from sluice.errors import PublishError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Entry, EntryId, Fetched
+from sluice.protocol.messages import Entry, EntryId
+from sluice.protocol.questions import Fetched
 
 T = TypeVar("T")
 

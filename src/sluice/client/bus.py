@@ -32,12 +32,12 @@ from sluice.errors import ConfigurationError, RequestError
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import (
+from sluice.protocol.messages import EntryId
+from sluice.protocol.questions import (
     Answer,
     Commit,
     Describe,
     Described,
-    EntryId,
     Failed,
     Forget,
     Question,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sluice.client.seam import SeamNews
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, NotificationId, Peer
-from sluice.protocol.messages import Answer, Deliver, Delivery, Entry, EntryId, Kind, Question, Replay
+from sluice.protocol.messages import Deliver, Delivery, Entry, EntryId, Kind, Replay
+from sluice.protocol.questions import Answer, Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from sluice.limits import MAX_NAME
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import (
+from sluice.protocol.questions import (
     Answer,
     Commit,
     Describe,

@@ -47,19 +47,9 @@ from sluice.client.subscription import AnySubscription, LiveSubscription, Reliab
 from sluice.client.tracked import Tracked
 from sluice.errors import ConfigurationError, LinkError, ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, Peer
-from sluice.protocol.messages import (
-    Answer,
-    Deliver,
-    EntryId,
-    Event,
-    LinkDown,
-    LinkUp,
-    Question,
-    Received,
-    Role,
-    Send,
-    Tick,
-)
+from sluice.protocol.events import Event, LinkDown, LinkUp, Received, Send, Tick
+from sluice.protocol.messages import Deliver, EntryId, Role
+from sluice.protocol.questions import Answer, Question
 from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
 
 logger = logging.getLogger("sluice.client")

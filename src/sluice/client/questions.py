@@ -12,7 +12,8 @@ from collections.abc import Callable
 from sluice.client.commands import Inquire, Told
 from sluice.errors import RequestError
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, EntryId, Question
+from sluice.protocol.messages import EntryId
+from sluice.protocol.questions import Answer, Question
 
 #: How long a broker may take for an answer, beside the time that it was allowed to wait.
 ANSWER_SECONDS = 10.0

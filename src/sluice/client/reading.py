@@ -21,7 +21,7 @@ from sluice.client.questions import ANSWER_SECONDS, NoAnswer
 from sluice.errors import ConfigurationError, RequestError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import NO_LOG, Failed, Fetch, Fetched
+from sluice.protocol.questions import NO_LOG, Failed, Fetch, Fetched
 
 if TYPE_CHECKING:
     from sluice.client.engine import Engine

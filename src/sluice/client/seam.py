@@ -17,12 +17,12 @@ from typing import Protocol
 
 from sluice.limits import MAX_KEPT, MAX_SEEN
 from sluice.protocol.batch import Batch, NotificationId, Peer, Place
-from sluice.protocol.messages import (
+from sluice.protocol.messages import EntryId
+from sluice.protocol.questions import (
     NO_LOG,
     Answer,
     Describe,
     Described,
-    EntryId,
     Failed,
     Fetch,
     Fetched,

@@ -42,53 +42,52 @@ from sluice.client.taken import Taken
 from sluice.client.tracked import Tracked
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import MARKED, Batch, NotificationId, Peer, Records, portable
+from sluice.protocol.events import (
+    Answered,
+    Event,
+    LinkDown,
+    LinkUp,
+    NotStored,
+    Received,
+    Reserved,
+    Send,
+    Stored,
+    Tick,
+)
 from sluice.protocol.export import Delta, Export, Replica
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import (
     Accepted,
     Ack,
-    Answer,
-    Answered,
     Await,
     Change,
     Deliver,
     Digest,
     Entry,
     EntryId,
-    Event,
     Floor,
     Gone,
     Halted,
     Head,
     Heard,
     Kind,
-    LinkDown,
-    LinkUp,
     Lost,
     Message,
     Missing,
     Notify,
-    NotStored,
     Passed,
-    Question,
     Quiet,
     Reached,
     Ready,
-    Received,
     Refused,
-    ReplayEvent,
-    Replaying,
     Reply,
     Request,
-    Reserved,
-    Send,
     Skipped,
     Snapshot,
     Started,
-    Stored,
-    Tick,
     Version,
 )
+from sluice.protocol.questions import Answer, Question, ReplayEvent, Replaying
 from sluice.protocol.reshape.messages import Allow, ReshapeMessage, Substitute, Unreachable
 
 _TOLD = (Kind.SUBSCRIPTIONS, Kind.ADVERTISEMENTS, Kind.WATCHES)

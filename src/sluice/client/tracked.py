@@ -21,7 +21,8 @@ from sluice.client.seam import (
 )
 from sluice.limits import MAX_KEPT
 from sluice.protocol.batch import Batch, Peer
-from sluice.protocol.messages import NO_LOG, Answer, EntryId, Failed, Fetch, Fetched, ReplayEvent, Replaying, Runs
+from sluice.protocol.messages import EntryId, Runs
+from sluice.protocol.questions import NO_LOG, Answer, Failed, Fetch, Fetched, ReplayEvent, Replaying
 
 #: So often the times double that are waited for an answer, and after a failure.
 MAX_DOUBLINGS = 5

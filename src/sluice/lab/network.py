@@ -15,7 +15,8 @@ from sluice.client.commands import Command
 from sluice.client.session import Session
 from sluice.lab.topology import Topology
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Change, Event, Kind, LinkUp, Received, Role, Send
+from sluice.protocol.events import Event, LinkUp, Received, Send
+from sluice.protocol.messages import Change, Kind, Role
 
 #: Time stands still: nothing is leased and nothing is delayed.
 NOW = 0.0

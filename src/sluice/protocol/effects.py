@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Effect, Floor, Notify, Send
+from sluice.protocol.events import Effect, Send
+from sluice.protocol.messages import Floor, Notify
 
 
 class Effects:

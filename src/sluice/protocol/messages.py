@@ -4,8 +4,8 @@ A table travels as a *versioned export* (`sluice.protocol.export`): a `Change` a
 where the sender stands, `Lost` asks for a `Snapshot`, an `Ack` says that a version has taken effect as far as it reaches.
 Notifications travel beside the tables, in batches; what a reliable subscriber must know of them travels as a `Passage`
 (`sluice.protocol.reliable`), what puts them in one order for all as a `Floor` (`sluice.protocol.order`). Questions find their
-way to a broker by its name, or to a subscriber by its subscription, and the answers come back the same way. What brokers say to
-reshape their tree is in `sluice.protocol.reshape.messages`.
+way to a broker by its name, or to a subscriber by its subscription, and the answers come back the same way: those are in
+`sluice.protocol.questions`. What brokers say to reshape their tree is in `sluice.protocol.reshape.messages`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sluice.model.subscription import Subscription
-from sluice.protocol.batch import Batch, Notification, Peer, Place
-from sluice.protocol.orders import Order, Ordered
-from sluice.protocol.reshape.messages import Address, JobId, ReshapeEffect, ReshapeEvent, Reshaping
+from sluice.protocol.batch import Batch, Notification, Peer
+from sluice.protocol.questions import Answer, Question
+from sluice.protocol.reshape.messages import Reshaping
 
 #: Who asked: the name of the client and its number for the filter, as in "alice/3".
 EntryId = str
@@ -320,132 +320,6 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
-    """What does the log of your stream hold after one offset, up to another, that satisfies a filter?"""
-
-    after: int
-    until: int | None
-    where: str
-    max_bytes: int
-    #: How long the broker may wait for something to come if there is nothing.
-    wait_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Where did the durable subscription of this name stop? If there is none it is made, and begins after `start`."""
-
-    name: str
-    where: str
-    start: Mapping[Peer, int]
-    #: Whether the broker must keep in its own log what this subscription has not read of it, whatever the retention.
-    holds: bool = False
-    #: Where it stands, as far as others know: of what they and this broker know the larger counts.
-    reached: Mapping[Peer, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """Where did the durable subscription of this name stop, if you know? It may have been at another broker since."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """The durable subscription of this name is done with everything up to these offsets."""
-
-    name: str
-    positions: Mapping[Peer, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """The durable subscription of this name is over."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    """How are you?"""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayEvent:
-    """Past notifications for one subscription alone (section 5.2.3), put to whoever holds it: will you take these?
-
-    They come in the order of their places. One without any notifications asks how far the subscriber is.
-    """
-
-    batches: tuple[Batch, ...] = ()
-    #: The place that they follow; None: they are the first.
-    after: Place | None = None
-    #: Said with the last of them: up to which offset of each stream the replay is complete.
-    through: Mapping[Peer, int] | None = None
-    #: Offsets before `through` that the history should have and does not: a stream, the first and the last of them.
-    missing: tuple[tuple[Peer, int, int], ...] = ()
-
-
-Question = Fetch | Resume | Recall | Commit | Forget | Describe | ReplayEvent | Order
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What a log holds: all that satisfies the filter up to offset `through`, without what is damaged or gone."""
-
-    batches: tuple[Batch, ...]
-    through: int
-    #: The first and the last offset that the log holds.
-    first: int
-    head: int
-    #: Ranges of offsets that were asked for and are gone: damaged, or past their retention.
-    missing: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """Where a durable subscription stopped in each stream, and what it asks for."""
-
-    where: str
-    positions: Mapping[Peer, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """It is done, and on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A broker's own account of itself."""
-
-    report: Mapping[str, Any]
-
-
-#: What a broker without a log says to whoever wants to read it: to ask again is useless.
-NO_LOG = "keeps no log"
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """There is no answer, and why."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Replaying:
-    """The place up to which a subscriber has taken a replay: what follows it is to come next, unless the replay is over."""
-
-    after: Place | None
-    is_over: bool = False
-
-
-Answer = Fetched | Resumed | Done | Ordered | Described | Failed | Replaying
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A question to one broker, or to the holder of one subscription, passed on towards it."""
 
@@ -472,108 +346,3 @@ OrderMessage = Floor | Await
 #: What a broker says to its client alone.
 ClientMessage = Deliver | Started | Ready | Skipped | Passed | Accepted | Refused | Halted
 Message = TableMessage | Notify | ReliableMessage | OrderMessage | Reshaping | ClientMessage | Heard | Request | Reply
-
-
-@dataclass(frozen=True, slots=True)
-class LinkUp:
-    """A link to a peer works from now on; nothing of an earlier link to it will arrive any more."""
-
-    peer: Peer
-    role: Role
-    #: Told to a client by a durable broker: the last number it has taken in from this client.
-    accepted: int | None = None
-    #: The node that a broker belongs to; None: it is a node by itself.
-    node: str | None = None
-    #: The job that a broker was dialled for, by either end: it is no part of the tree yet. None: it is.
-    job: JobId | None = None
-    #: Where others may dial the broker.
-    address: Address = None
-
-
-@dataclass(frozen=True, slots=True)
-class LinkDown:
-    """The link to a peer is gone, with all that was on it."""
-
-    peer: Peer
-    #: Whether somebody has taken it away for good: nobody is to look for another one in its place.
-    is_final: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A message came from a peer."""
-
-    peer: Peer
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed: the deadline that the core asked for is here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What was to be stored is on disk; the batch says where."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class NotStored:
-    """What was to be stored could not be; `accepted` is the last number of its publisher that the disk holds."""
-
-    batch: Batch
-    accepted: int
-    reason: str
-    #: The moment that it was to have, and that nothing has now.
-    moment: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """After a crash this broker will give no moment up to this one; 0: that could not be written down."""
-
-    moment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The surroundings have answered a question that was put to this broker."""
-
-    reply: Reply
-
-
-Event = LinkUp | LinkDown | Received | Tick | Stored | NotStored | Reserved | Answered | ReshapeEvent
-
-
-class Send(NamedTuple):
-    """The effect of a step: a message to send."""
-
-    peer: Peer
-    message: Message
-
-
-class Store(NamedTuple):
-    """The effect of a step of a durable broker: publications to put on disk before anybody hears of them."""
-
-    batch: Batch
-    #: The last number of the same publisher before these.
-    after: int
-    #: Their moment in the order of all, which is stored with them; 0: they have none.
-    moment: int = 0
-
-
-class Reserve(NamedTuple):
-    """The effect of a step of a durable broker: after a crash no moment up to this one may be given again."""
-
-    moment: int
-
-
-class Ask(NamedTuple):
-    """The effect of a step: a question that the surroundings of this broker are to answer."""
-
-    request: Request
-
-
-Effect = Send | Store | Reserve | Ask | ReshapeEffect

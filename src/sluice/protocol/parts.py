@@ -9,7 +9,9 @@ import msgspec
 
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import Place
-from sluice.protocol.messages import (
+from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
+from sluice.protocol.packing import decode_batch, encode_batch
+from sluice.protocol.questions import (
     Answer,
     Commit,
     Describe,
@@ -26,8 +28,6 @@ from sluice.protocol.messages import (
     Resume,
     Resumed,
 )
-from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
-from sluice.protocol.packing import decode_batch, encode_batch
 
 
 class _Part(NamedTuple):

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from sluice.limits import MAX_REQUESTS
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import EntryId, Failed, Reply, Request
+from sluice.protocol.messages import EntryId, Reply, Request
+from sluice.protocol.questions import Failed
 from sluice.protocol.reshape.channel import link_of
 
 

@@ -13,8 +13,8 @@ from sluice.match.filterset import FilterSet
 from sluice.model import parse
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, Logged, Peer
-from sluice.protocol.messages import Fetch, Fetched
 from sluice.protocol.packing import decode_batch, open_batch
+from sluice.protocol.questions import Fetch, Fetched
 
 #: How much of a log is looked at for one answer, so that a filter that matches nothing does not keep a broker busy.
 SCAN_BYTES = 8 << 20

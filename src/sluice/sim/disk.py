@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sluice.protocol import stream as streams
 from sluice.protocol.batch import Batch, Peer
-from sluice.protocol.messages import Failed, Resume, Resumed
 from sluice.protocol.packing import encode_batch
+from sluice.protocol.questions import Failed, Resume, Resumed
 
 #: Moments that are written down with a batch, beyond its own: few, so that little is left to chance.
 RESERVED = 1

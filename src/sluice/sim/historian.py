@@ -12,18 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.protocol.batch import Batch, Peer, Place
-from sluice.protocol.messages import (
-    Answer,
-    Describe,
-    Described,
-    Entry,
-    EntryId,
-    Failed,
-    Fetch,
-    Fetched,
-    ReplayEvent,
-    Replaying,
-)
+from sluice.protocol.messages import Entry, EntryId
+from sluice.protocol.questions import Answer, Describe, Described, Failed, Fetch, Fetched, ReplayEvent, Replaying
 from sluice.sim.program import Program
 
 if TYPE_CHECKING:

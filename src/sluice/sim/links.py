@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from sluice.protocol.messages import LinkDown, LinkUp
+from sluice.protocol.events import LinkDown, LinkUp
 
 if TYPE_CHECKING:
     from sluice.sim.nodes import Node

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sluice.client.commands import Inquire
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, Entry, EntryId, Question
+from sluice.protocol.messages import Entry, EntryId
+from sluice.protocol.questions import Answer, Question
 
 if TYPE_CHECKING:
     from sluice.sim.nodes import ClientNode

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Answer, Commit, Done, Failed, Fetch, Fetched, Resume, Resumed
+from sluice.protocol.questions import Answer, Commit, Done, Failed, Fetch, Fetched, Resume, Resumed
 from sluice.sim import streamed as said
 from sluice.sim.program import Program
 

@@ -12,32 +12,23 @@ from random import Random
 from typing import TYPE_CHECKING, assert_never
 
 from sluice.protocol.batch import Batch, Logged
-from sluice.protocol.messages import (
+from sluice.protocol.events import Answered, Ask, Event, NotStored, Reserve, Reserved, Store, Stored
+from sluice.protocol.messages import Kind, Reply, Request
+from sluice.protocol.orders import Connect, Leave, Part, Replace
+from sluice.protocol.questions import (
     Answer,
-    Answered,
-    Ask,
     Commit,
     Describe,
     Described,
     Done,
-    Event,
     Failed,
     Fetch,
     Fetched,
     Forget,
-    Kind,
-    NotStored,
     Recall,
     ReplayEvent,
-    Reply,
-    Request,
-    Reserve,
-    Reserved,
     Resume,
-    Store,
-    Stored,
 )
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
 from sluice.sim import streamed as said
 from sluice.sim.disk import Disk

@@ -10,7 +10,8 @@ from sluice.client import commands as client
 from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
 from sluice.client.session import Session
 from sluice.protocol.batch import NotificationId
-from sluice.protocol.messages import Deliver, Kind, Send
+from sluice.protocol.events import Send
+from sluice.protocol.messages import Deliver, Kind
 from sluice.sim import ordered, streamed
 from sluice.sim import trace as said
 from sluice.sim.nodes import ClientNode

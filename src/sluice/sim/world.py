@@ -18,26 +18,11 @@ from sluice.broker.brokerconfig import BrokerConfig
 from sluice.client import commands as client
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
+from sluice.protocol.events import Ask, Effect, Event, LinkDown, LinkUp, Received, Reserve, Send, Store, Tick
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import (
-    Ask,
-    Deliver,
-    Effect,
-    Entry,
-    EntryId,
-    Event,
-    Kind,
-    LinkDown,
-    LinkUp,
-    Message,
-    Received,
-    ReplayEvent,
-    Reserve,
-    Send,
-    Store,
-    Tick,
-)
+from sluice.protocol.messages import Deliver, Entry, EntryId, Kind, Message
+from sluice.protocol.questions import ReplayEvent
 from sluice.protocol.reshape.channel import channel_of, split
 from sluice.sim import streamed
 from sluice.sim import trace as said

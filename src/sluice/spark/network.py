@@ -17,7 +17,7 @@ import sluice.client.connect as client
 from sluice.client.blocking import BlockingBus
 from sluice.errors import ConfigurationError, LinkError, RequestError, SentAwayError, SluiceError, TrustError
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Fetched
+from sluice.protocol.questions import Fetched
 
 logger = logging.getLogger("sluice.spark")
 

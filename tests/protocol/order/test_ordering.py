@@ -9,7 +9,8 @@ from sluice.broker import BrokerConfig
 from sluice.client.commands import Advertise, Delivered, Publish, Unadvertise, Unsubscribe, Withheld
 from sluice.protocol.batch import MARKED, Records, Stamp
 from sluice.protocol.effects import Effects
-from sluice.protocol.messages import Await, Floor, Kind, Message, Notify, Received, Send
+from sluice.protocol.events import Received, Send
+from sluice.protocol.messages import Await, Floor, Kind, Message, Notify
 from tests.protocol.order.line import got, line, publish, stamps, subscribe
 
 

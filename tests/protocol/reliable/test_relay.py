@@ -8,21 +8,19 @@ from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
 from sluice.protocol.batch import Batch, Logged, Records
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.events import LinkUp, Received, Tick
 from sluice.protocol.messages import (
     Ack,
     Clocks,
     Deliver,
     Kind,
-    LinkUp,
     Message,
     Missing,
     Notify,
     Passage,
     Quiet,
-    Received,
     Role,
     Snapshot,
-    Tick,
     Version,
 )
 from tests.protocol.drive import entry, sends

@@ -16,19 +16,18 @@ from sluice.errors import ConfigurationError
 from sluice.limits import MAX_AHEAD
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import MARKED, Batch, Peer
+from sluice.protocol.events import Event, Received
 from sluice.protocol.messages import (
     Await,
     Change,
     Deliver,
     Entry,
     EntryId,
-    Event,
     Floor,
     Kind,
     Message,
     Notify,
     OrderMessage,
-    Received,
     Role,
     Snapshot,
 )

@@ -7,14 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from sluice.protocol.batch import Batch, Peer
+from sluice.protocol.events import Ask, Reserve
 from sluice.protocol.messages import (
     NO_CLOCKS,
-    Answer,
-    Ask,
     Clocks,
     Entry,
-    Fetch,
-    Fetched,
     Gone,
     Head,
     Message,
@@ -24,10 +21,10 @@ from sluice.protocol.messages import (
     Reached,
     ReliableMessage,
     Request,
-    Reserve,
     Started,
 )
 from sluice.protocol.order.algorithm import Algorithm
+from sluice.protocol.questions import Answer, Fetch, Fetched
 from sluice.protocol.reliable.clocks import latest
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reliable.moments import Moments

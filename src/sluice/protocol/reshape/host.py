@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Change, Effect, Kind, Message, Role, Snapshot
+from sluice.protocol.events import Effect
+from sluice.protocol.messages import Change, Kind, Message, Role, Snapshot
 from sluice.protocol.route.directions import Directions, Plane
 
 

@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from sluice.protocol.batch import Peer
-from sluice.protocol.messages import Change, Kind, LinkUp, Role, Snapshot
+from sluice.protocol.events import LinkUp
+from sluice.protocol.messages import Change, Kind, Role, Snapshot
 from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.doubt import Doubts

@@ -9,7 +9,8 @@ from sluice.client.seam import Replayed
 from sluice.client.session import Session
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.interest import Demand, Factory
-from sluice.protocol.messages import Kind, ReplayEvent, Request, Role
+from sluice.protocol.messages import Kind, Request, Role
+from sluice.protocol.questions import ReplayEvent
 from sluice.protocol.route.table import Relevance, Table
 from sluice.sim.mutants.mutant import Patch, mutant
 from sluice.sim.mutants.routing import steer_without_waiting

@@ -6,8 +6,9 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.client.session import Session
+from sluice.protocol.events import Send
 from sluice.protocol.export import Replica
-from sluice.protocol.messages import Lost, Send
+from sluice.protocol.messages import Lost
 from sluice.sim.mutants.mutant import Patch, mutant
 
 

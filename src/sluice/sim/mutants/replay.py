@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sluice.client.seam import Phase, Seam, Tail
-from sluice.protocol.messages import Fetched, ReplayEvent
+from sluice.protocol.questions import Fetched, ReplayEvent
 from sluice.sim.historian import Archive
 from sluice.sim.mutants.mutant import Patch, mutant
 

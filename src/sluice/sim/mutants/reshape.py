@@ -6,8 +6,8 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.broker.links import Links
+from sluice.protocol.events import Received
 from sluice.protocol.export import Replica
-from sluice.protocol.messages import Received
 from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job

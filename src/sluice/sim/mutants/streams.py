@@ -9,8 +9,10 @@ from sluice.broker.broker import Broker
 from sluice.client.session import Session
 from sluice.protocol import stream as stream_module
 from sluice.protocol.batch import Batch, Logged
+from sluice.protocol.events import NotStored, Store
 from sluice.protocol.intake import Intake
-from sluice.protocol.messages import Accepted, Fetch, Fetched, Halted, Notify, NotStored, Request, Store
+from sluice.protocol.messages import Accepted, Halted, Notify, Request
+from sluice.protocol.questions import Fetch, Fetched
 from sluice.protocol.request import Requests
 from sluice.protocol.stream import Stream
 from sluice.sim.mutants.mutant import Patch, mutant

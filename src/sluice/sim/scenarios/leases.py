@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from sluice.protocol.events import Received
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Change, Received, Snapshot
+from sluice.protocol.messages import Change, Snapshot
 from sluice.sim import trace as said
 from sluice.sim.fresh import Tables, difference, fresh, tables_of
 from sluice.sim.judge import judge_tables

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.events import Received
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Change, Received, Snapshot
+from sluice.protocol.messages import Change, Snapshot
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim import trace as said
 from sluice.sim.domain import POINTS

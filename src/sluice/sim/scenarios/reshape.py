@@ -14,8 +14,9 @@ from functools import partial
 from random import Random
 
 from sluice.protocol.complete import CacheConfig
+from sluice.protocol.events import Received
 from sluice.protocol.lease import LeaseConfig
-from sluice.protocol.messages import Notify, Received
+from sluice.protocol.messages import Notify
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.config import ReshapeConfig

@@ -18,7 +18,8 @@ from sluice.client.bus import Bus
 from sluice.client.interest import Interest
 from sluice.errors import LinkError, SluiceError, SparkError
 from sluice.protocol.batch import Batch, Place
-from sluice.protocol.messages import Entry, EntryId, ReplayEvent, Replaying
+from sluice.protocol.messages import Entry, EntryId
+from sluice.protocol.questions import ReplayEvent, Replaying
 from sluice.spark.replay.merge import chunks
 from sluice.spark.replay.past import Past
 from sluice.spark.replay.reading import Wanted, open_reading
