@@ -22,8 +22,8 @@ from sluice.model.parse import parse
 from sluice.protocol.batch import Logged, Peer, Records
 from sluice.protocol.events import Event, Send, Store, Stored, Tick
 from sluice.protocol.messages import Message, Notify, Quiet, TableMessage
-from sluice.protocol.vectors import Said
-from sluice.protocol.wire import encode
+from sluice.protocol.wire.codec import encode
+from sluice.protocol.wire.vectors import ClocksSaid
 
 PUBLISHER, MIDDLE = "publisher", "middle"
 #: Between two publications; silences wait for company, so how many there are depends on it.
@@ -93,7 +93,7 @@ class Metered(Network):
         super().__init__(topology, BrokerConfig(durable=True))
         self.now = 0.0
         self.weights = {link: Weights() for link in topology.links}
-        self._said: dict[tuple[Peer, Peer], Said] = {}
+        self._said: dict[tuple[Peer, Peer], ClocksSaid] = {}
         self._heads = dict.fromkeys(topology.brokers, 0)
         self._stored: list[tuple[Peer, Stored]] = []
 
@@ -137,10 +137,10 @@ class Metered(Network):
         weights = self.weights.get(link)
         if weights is None:
             return  # a client's
-        size = _size(message, self._said.setdefault((sender, receiver), Said()))
+        size = _size(message, self._said.setdefault((sender, receiver), ClocksSaid()))
         match message:
             case Notify(batch):
-                bare = _size(Notify(batch), Said())
+                bare = _size(Notify(batch), ClocksSaid())
                 weights.data += bare
                 weights.vectors += size - bare
             case Quiet():
@@ -151,7 +151,7 @@ class Metered(Network):
                 weights.reports += size
 
 
-def _size(message: Message, said: Said) -> int:
+def _size(message: Message, said: ClocksSaid) -> int:
     return sum(map(len, encode(message, said)))
 
 

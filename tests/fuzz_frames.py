@@ -24,7 +24,6 @@ from sluice import parse
 from sluice.broker.server import Server
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import MARKED, Batch, Logged, Place, Records, Rows, Stamp, portable
-from sluice.protocol.frames import MORE, FrameReader
 from sluice.protocol.messages import (
     Accepted,
     Ack,
@@ -91,9 +90,9 @@ from sluice.protocol.reshape.messages import (
     Prepare,
     Reshaping,
 )
-from sluice.protocol.vectors import Heard as HeardVectors
-from sluice.protocol.vectors import Said
-from sluice.protocol.wire import (
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import MORE, FrameReader
+from sluice.protocol.wire.link import (
     PROTOCOL,
     Anything,
     Bye,
@@ -105,9 +104,8 @@ from sluice.protocol.wire import (
     Ping,
     Policy,
     Welcome,
-    decode,
-    encode,
 )
+from sluice.protocol.wire.vectors import ClocksHeard, ClocksSaid
 from tests.broker.raw import Raw, bystanders, running, until
 from tests.generate import Generator, batch_of
 
@@ -323,7 +321,7 @@ class Fuzzer:
 
     def damaged(self) -> bytes:
         """The bytes of some messages, changed in one way or several, or in none."""
-        said = Said()
+        said = ClocksSaid()
         data = bytearray(b"".join(b"".join(encode(self.message(), said)) for _ in range(self.random.randint(1, 3))))
         for _ in range(self.random.choice((0, 1, 1, 1, 2, 5))):
             self.random.choice(
@@ -369,7 +367,7 @@ def check_decoding(seed: int) -> str:
     """Feeds the reader bytes in pieces of any size; says what came of it."""
     fuzzer = Fuzzer(seed)
     data = fuzzer.damaged()
-    reader, heard = FrameReader(MAX_MESSAGE_BYTES), HeardVectors()
+    reader, heard = FrameReader(MAX_MESSAGE_BYTES), ClocksHeard()
     outcome = "incomplete"
     try:
         for piece in pieces(data, fuzzer.random):

@@ -25,10 +25,11 @@ from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch
 from sluice.protocol.events import LinkDown, LinkUp, Received, Send
-from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Role
 from sluice.protocol.questions import Answer, Question
-from sluice.protocol.wire import (
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import (
     PROTOCOL,
     Anything,
     Bye,
@@ -40,8 +41,6 @@ from sluice.protocol.wire import (
     Ping,
     Policy,
     Welcome,
-    decode,
-    encode,
 )
 from tests.patience import PATIENCE_SECONDS
 

@@ -16,7 +16,7 @@ import pytest
 from sluice.net.address import Address
 from sluice.protocol.batch import Rows
 from sluice.protocol.questions import Describe, Described
-from sluice.protocol.wire import Policy
+from sluice.protocol.wire.link import Policy
 from tests.broker.raw import Guest, bystanders, played, running, until
 
 KIB = 1 << 10

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from sluice.broker.outbox import Outbox
 from sluice.protocol.batch import Records
-from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Deliver, Passed, Started
-from sluice.protocol.wire import Anything, Dropped, Policy, decode, encode
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import Anything, Dropped, Policy
 
 
 def delivery(first: int, count: int = 1, size: int = 10) -> Deliver:

@@ -11,10 +11,13 @@ from sluice import limits
 from sluice.broker import desk, dialler
 from sluice.net import connection
 from sluice.net.address import DEFAULT_PORT
-from sluice.protocol import parts, stream, wire
-from sluice.protocol.frames import FrameReader
+from sluice.protocol import stream
 from sluice.protocol.messages import Kind, Role
-from sluice.protocol.wire import PROTOCOL, Policy, decode
+from sluice.protocol.wire import codec as wire
+from sluice.protocol.wire import questions as parts
+from sluice.protocol.wire.codec import decode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import PROTOCOL, Policy
 from tests.broker.raw import Raw, played, running
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "protocol.md").read_text()

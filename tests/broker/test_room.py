@@ -11,7 +11,7 @@ from sluice.broker.server import Server
 from sluice.client.commands import Completed, Subscribe
 from sluice.protocol.batch import Records, Stamp
 from sluice.protocol.messages import Ack, Await, Change, Floor, Kind, Notify, Snapshot, Version
-from sluice.protocol.wire import Policy
+from sluice.protocol.wire.link import Policy
 from tests.broker.raw import Guest, Raw, played, running, until
 
 KIB = 1 << 10

@@ -47,7 +47,8 @@ from sluice.protocol.messages import (
     Version,
 )
 from sluice.protocol.questions import Describe, Described
-from sluice.protocol.wire import PROTOCOL, Anything, Credit, Dropped, Elsewhere, Hello, Ping, Welcome, encode
+from sluice.protocol.wire.codec import encode
+from sluice.protocol.wire.link import PROTOCOL, Anything, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
 from tests.broker.raw import Guest, Raw, bystanders, played, running, until
 from tests.fuzz_frames import besiege
 

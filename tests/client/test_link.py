@@ -15,7 +15,7 @@ import sluice
 from sluice.errors import LinkError, PublishError, RequestError
 from sluice.net.connection import Connection
 from sluice.protocol.messages import Ack, Change, Kind, Snapshot
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Hello, Ping, Welcome
+from sluice.protocol.wire.link import PROTOCOL, Anything, Bye, Hello, Ping, Welcome
 from tests.broker.raw import directory, played, running, until
 from tests.client.test_bus import at, take
 

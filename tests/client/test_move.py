@@ -16,7 +16,7 @@ from sluice.client.places import Places
 from sluice.errors import ConfigurationError, PublishError, RequestError
 from sluice.net.connection import Connection
 from sluice.protocol.messages import Kind
-from sluice.protocol.wire import PROTOCOL, Anything, Hello, Welcome
+from sluice.protocol.wire.link import PROTOCOL, Anything, Hello, Welcome
 from tests.broker.raw import Guest, directory, played, running, until
 from tests.client.test_bus import at, take
 from tests.client.test_link import scripted, welcoming

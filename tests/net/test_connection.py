@@ -11,9 +11,10 @@ import pytest
 
 from sluice.net.connection import HIGH_WATER_BYTES, SILENT_HEARTBEATS, Connection
 from sluice.protocol.batch import Records
-from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Notify
-from sluice.protocol.wire import Anything, Bye, Credit, Ping, decode, encode
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import Anything, Bye, Credit, Ping
 from tests.broker.raw import played, until
 
 

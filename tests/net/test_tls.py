@@ -17,7 +17,7 @@ from sluice.net.connection import HIGH_WATER_BYTES
 from sluice.net.tls import dial, identity, problem_of, trust
 from sluice.protocol.batch import Records
 from sluice.protocol.messages import Notify
-from sluice.protocol.wire import Bye, Credit
+from sluice.protocol.wire.link import Bye, Credit
 from tests.broker.raw import played, until
 from tests.certificates import Authority
 from tests.net.test_connection import End

@@ -24,7 +24,18 @@ from sluice.protocol.batch import Batch, Rows
 from sluice.protocol.events import LinkDown, LinkUp, Received, Send
 from sluice.protocol.messages import EntryId, Kind, Role
 from sluice.protocol.questions import Answer, Describe, Described
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
+from sluice.protocol.wire.link import (
+    PROTOCOL,
+    Anything,
+    Bye,
+    Channel,
+    Credit,
+    Dropped,
+    Elsewhere,
+    Hello,
+    Ping,
+    Welcome,
+)
 from sluice.sim import trace as said
 from sluice.sim.domain import parsed
 from sluice.sim.plan import Action, Advertise, Cancel, Publish, Subscribe, Watch

@@ -20,7 +20,7 @@ from sluice.cli import main
 from sluice.errors import ConfigurationError, LinkError, SluiceError, TrustError
 from sluice.net.address import Address
 from sluice.protocol.messages import Role
-from sluice.protocol.wire import PROTOCOL, Hello
+from sluice.protocol.wire.link import PROTOCOL, Hello
 from tests.broker.raw import Raw, played, running, until
 from tests.certificates import Authority, Certificate, secret
 

@@ -12,7 +12,7 @@ from sluice.broker.peering import Host, Peering
 from sluice.broker.security import Security
 from sluice.net.address import Address
 from sluice.net.tls import dial
-from sluice.protocol.wire import Hello
+from sluice.protocol.wire.link import Hello
 
 #: How long a dialled broker may take to answer.
 HANDSHAKE_SECONDS = 10.0

@@ -10,7 +10,7 @@ from sluice.broker.security import Security
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Kind, Role
 from sluice.protocol.reshape.channel import link_of
-from sluice.protocol.wire import PROTOCOL, Hello, Welcome
+from sluice.protocol.wire.link import PROTOCOL, Hello, Welcome
 
 
 class Door:

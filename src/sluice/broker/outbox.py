@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from sluice.protocol.messages import Deliver, EntryId, Passed, Ready, Skipped, Started
 from sluice.protocol.packing import Piece
-from sluice.protocol.wire import Dropped, Policy, encode
+from sluice.protocol.wire.codec import encode
+from sluice.protocol.wire.link import Dropped, Policy
 
 #: What a delivery costs beside its bytes, about.
 OVERHEAD_BYTES = 300

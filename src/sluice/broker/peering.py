@@ -47,7 +47,7 @@ from sluice.protocol.messages import (
 )
 from sluice.protocol.reshape.channel import channel_of
 from sluice.protocol.reshape.messages import ReshapeMessage
-from sluice.protocol.wire import Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
+from sluice.protocol.wire.link import Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
 
 #: What a client may have sent while publishers are held up before nothing more is read from it.
 HELD_BYTES = 8 << 20

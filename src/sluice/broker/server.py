@@ -58,7 +58,7 @@ from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.questions import Failed
 from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
-from sluice.protocol.wire import PROTOCOL, Elsewhere, Hello, Welcome
+from sluice.protocol.wire.link import PROTOCOL, Elsewhere, Hello, Welcome
 
 #: How often the broker looks after memory and patience.
 WATCH_SECONDS = 0.25

@@ -50,7 +50,18 @@ from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.events import Event, LinkDown, LinkUp, Received, Send, Tick
 from sluice.protocol.messages import Deliver, EntryId, Role
 from sluice.protocol.questions import Answer, Question
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Welcome
+from sluice.protocol.wire.link import (
+    PROTOCOL,
+    Anything,
+    Bye,
+    Channel,
+    Credit,
+    Dropped,
+    Elsewhere,
+    Hello,
+    Ping,
+    Welcome,
+)
 
 logger = logging.getLogger("sluice.client")
 

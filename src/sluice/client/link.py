@@ -18,7 +18,7 @@ from sluice.errors import LinkError, SentAwayError, SluiceError, TrustError
 from sluice.limits import MAX_MESSAGE_BYTES
 from sluice.net.address import PLAIN_SCHEME, TLS_SCHEME
 from sluice.net.connection import Connection
-from sluice.protocol.wire import PROTOCOL, Anything, Bye, Elsewhere, Hello, Welcome
+from sluice.protocol.wire.link import PROTOCOL, Anything, Bye, Elsewhere, Hello, Welcome
 
 logger = logging.getLogger("sluice.client")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice.client.gap import Gap
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_NAME, MAX_TOKEN
-from sluice.protocol.wire import Policy
+from sluice.protocol.wire.link import Policy
 
 #: What a broker does when this subscriber is too slow, by the names that people write.
 POLICIES = {"drop-oldest": Policy.DROP_OLDEST, "block": Policy.BLOCK, "disconnect": Policy.DISCONNECT}

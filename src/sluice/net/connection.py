@@ -12,10 +12,11 @@ from contextlib import suppress
 
 from sluice.errors import ProtocolError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
-from sluice.protocol.frames import FrameReader
 from sluice.protocol.packing import Piece
-from sluice.protocol.vectors import Heard, Said
-from sluice.protocol.wire import Anything, Bye, Ping, decode, encode
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import Anything, Bye, Ping
+from sluice.protocol.wire.vectors import ClocksHeard, ClocksSaid
 
 #: Bytes that may wait in the operating system's and asyncio's hands before a sender is asked to wait.
 HIGH_WATER_BYTES = 1 << 20
@@ -44,7 +45,7 @@ class Connection(asyncio.Protocol):
         self._heartbeat_seconds = heartbeat_seconds
         self._silent_heartbeats = silent_heartbeats
         self._reader = FrameReader(max_message_bytes)
-        self._said, self._heard = Said(), Heard()
+        self._said, self._heard = ClocksSaid(), ClocksHeard()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._out: list[Piece] = []

@@ -7,14 +7,6 @@ from typing import Any
 
 import msgspec
 
-from sluice.protocol.entries import (
-    ChangeSaid,
-    SnapshotSaid,
-    decode_change,
-    decode_snapshot,
-    encode_change,
-    encode_snapshot,
-)
 from sluice.protocol.messages import Change, Snapshot
 from sluice.protocol.packing import check_name
 from sluice.protocol.reshape.messages import (
@@ -29,6 +21,14 @@ from sluice.protocol.reshape.messages import (
     Parted,
     Plan,
     Prepare,
+)
+from sluice.protocol.wire.tables import (
+    ChangeSaid,
+    SnapshotSaid,
+    decode_change,
+    decode_snapshot,
+    encode_change,
+    encode_snapshot,
 )
 
 #: A table is said as a change or as a snapshot; the first part tells which.

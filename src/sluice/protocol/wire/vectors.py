@@ -1,7 +1,8 @@
 """What reliable delivery says of streams, in few bytes: stretches of offsets as distances, vectors of clocks by number.
 
 Few vectors are in use on a link at a time, and every passage has one. So each is spelled out once on a connection, together
-with a number, and is only its number from then on. Each end of a connection has a `Said` and a `Heard`, which count alike.
+with a number, and is only its number from then on. Each end of a connection has a `ClocksSaid` and a `ClocksHeard`, which count
+alike.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Vector = int | tuple[int, dict[str, int]]
 _END = 1 << 63
 
 
-class Said:
+class ClocksSaid:
     """The vectors that one end of a connection has spelled out; the oldest makes room where there are too many.
 
-    >>> said = Said()
+    >>> said = ClocksSaid()
     >>> said.number({"a": 1}), said.number({"a": 2}), said.number({"a": 1})
     ((0, {'a': 1}), (1, {'a': 2}), 0)
     """
@@ -51,10 +52,10 @@ class Said:
         return number, dict(vector)
 
 
-class Heard:
+class ClocksHeard:
     """The vectors that the other end has spelled out.
 
-    >>> heard = Heard()
+    >>> heard = ClocksHeard()
     >>> heard.vector((0, {"a": 1})), heard.vector(0)
     ({'a': 1}, {'a': 1})
     """

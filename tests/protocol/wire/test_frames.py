@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sluice.errors import ProtocolError
 from sluice.limits import MAX_FRAME_BYTES
-from sluice.protocol import frames
-from sluice.protocol.frames import MORE, FrameReader, frame
+from sluice.protocol.wire import frames
+from sluice.protocol.wire.frames import MORE, FrameReader, frame
 
 MESSAGES = st.lists(st.tuples(st.integers(0, MORE - 1), st.lists(st.binary(max_size=20), max_size=3)), max_size=5)
 

@@ -2,32 +2,20 @@
 
 Every message has a number, an encoder and a decoder in one table, `_FORMS`. Types are checked on the way in, and a message that
 is not what it says raises `ProtocolError`, nothing else. Vectors of clocks are spelled out once on each connection: whoever
-has one encodes all of its messages with the same `Said`, in order, and decodes what comes with the same `Heard`.
+has one encodes all of its messages with the same `ClocksSaid`, in order, and decodes what comes with the same `ClocksHeard`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
 from sluice.errors import ProtocolError, SluiceError
 from sluice.limits import MAX_ADDRESS, MAX_TOKEN
-from sluice.protocol.batch import MARKED, Batch, Peer, Stamp
-from sluice.protocol.entries import (
-    ChangeSaid,
-    SnapshotSaid,
-    VersionSaid,
-    decode_change,
-    decode_snapshot,
-    encode_change,
-    encode_snapshot,
-)
-from sluice.protocol.frames import frame
+from sluice.protocol.batch import MARKED, Batch, Stamp
 from sluice.protocol.messages import (
     Accepted,
     Ack,
@@ -40,9 +28,9 @@ from sluice.protocol.messages import (
     Gone,
     Halted,
     Head,
+    Heard,
     Kind,
     Lost,
-    Message,
     Missing,
     Notify,
     Passage,
@@ -59,128 +47,48 @@ from sluice.protocol.messages import (
     Started,
     Version,
 )
-from sluice.protocol.messages import Heard as HeardMessage
 from sluice.protocol.packing import Piece, check_name, decode_array, decode_batch, encode_array, encode_batch
-from sluice.protocol.parts import ANSWERS, QUESTIONS, decode_part, encode_part
 from sluice.protocol.reshape.forms import RESHAPING
-from sluice.protocol.vectors import Heard, Said, Vector, check_clocks, check_covered, decode_runs, encode_runs
-
-#: The version of this protocol; both ends of a link speak the same.
-PROTOCOL = 5
-
-
-class Policy(IntEnum):
-    """What a broker does when a subscriber is slower than what it asks for."""
-
-    DROP_OLDEST = 0
-    BLOCK = 1
-    DISCONNECT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The first message of whoever opened the connection."""
-
-    protocol: int
-    role: Role
-    name: Peer
-    incarnation: int
-    #: How many notifications a client can take, to begin with.
-    credit: int = 0
-    policy: Policy = Policy.DROP_OLDEST
-    #: What lets the peer in where tokens are asked for; it is a secret, and never shown.
-    token: str | None = field(default=None, repr=False)
-    #: The node of a broker; None: it is a node by itself.
-    node: str | None = None
-    #: Where a broker listens; None: nobody can dial it.
-    address: str | None = None
-    #: What a broker is dialled for when the tree is reshaped; None: the link is part of the tree.
-    job: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """The answer to a hello."""
-
-    protocol: int
-    name: Peer
-    incarnation: int
-    #: What a durable broker has accepted from this client; None: it keeps no log.
-    accepted: int | None
-    heartbeat_seconds: float
-    #: The node of the broker; None: it is a node by itself.
-    node: str | None = None
-    #: Why no subscription can be reliable here; None: all can.
-    unreliable: str | None = None
-    #: The same for order.
-    unordered: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bye:
-    """The last message before a connection is closed, and why. `is_final`: to come again is useless."""
-
-    reason: str
-    is_final: bool = False
-    #: Said by a broker that leaves for good: where its clients can go on.
-    elsewhere: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """Are you there? Sent when nothing else was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Credit:
-    """A subscriber can take this many notifications, counted from the beginning of the connection."""
-
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A subscriber was too slow: so many of its notifications were dropped since it was last told."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """What follows on this connection, in this direction, is said in the channel of a job; "": in the first of the link."""
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Where a client can go on when its broker does not: the addresses of the broker's neighbours, as they are now."""
-
-    addresses: tuple[str, ...]
-
-
-#: What is said about the link itself, and not by the cores.
-LinkMessage = Hello | Welcome | Bye | Ping | Credit | Dropped | Channel | Elsewhere
-Anything = Message | LinkMessage
+from sluice.protocol.wire.frames import frame
+from sluice.protocol.wire.link import Anything, Bye, Channel, Credit, Dropped, Elsewhere, Hello, Ping, Policy, Welcome
+from sluice.protocol.wire.questions import ANSWERS, QUESTIONS, decode_part, encode_part
+from sluice.protocol.wire.tables import (
+    ChangeSaid,
+    SnapshotSaid,
+    VersionSaid,
+    decode_change,
+    decode_snapshot,
+    encode_change,
+    encode_snapshot,
+)
+from sluice.protocol.wire.vectors import (
+    ClocksHeard,
+    ClocksSaid,
+    Vector,
+    check_clocks,
+    check_covered,
+    decode_runs,
+    encode_runs,
+)
 
 Pieces = Iterable[Piece]
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def encode(message: Anything, said: Said | None = None) -> list[Piece]:
+def encode(message: Anything, said: ClocksSaid | None = None) -> list[Piece]:
     """A message as the pieces of its frames; `said` knows what was spelled out on the connection before."""
     form = _BY_TYPE[type(message)]
-    return [*frame(form.number, form.encode(message, said or Said()))]
+    return [*frame(form.number, form.encode(message, said or ClocksSaid()))]
 
 
-def decode(type: int, payload: bytes, heard: Heard | None = None) -> Anything:
+def decode(type: int, payload: bytes, heard: ClocksHeard | None = None) -> Anything:
     """The message in the payload of a frame; `heard` knows what was spelled out on the connection before."""
     form = _BY_NUMBER.get(type)
     if form is None:
         raise ProtocolError(f"a frame of the unknown type {type} came: is the peer of another version?")
     try:
-        message: Anything = form.decode(payload, heard or Heard())
+        message: Anything = form.decode(payload, heard or ClocksHeard())
         return message
     except ProtocolError:
         raise
@@ -244,7 +152,7 @@ def _decode_stamp(said: _Stamp | None) -> Stamp | None:
     return Stamp(_check_offset(time), check_name(broker), is_marked)
 
 
-def _encode_notify(message: Notify, said: Said) -> list[Piece]:
+def _encode_notify(message: Notify, said: ClocksSaid) -> list[Piece]:
     passage, batch = message.passage, message.batch
     if passage is None and batch.stamp is None:
         return _with_head(b"", batch)
@@ -258,7 +166,7 @@ def _encode_notify(message: Notify, said: Said) -> list[Piece]:
 _notify_head = msgspec.msgpack.Decoder(tuple[_Passage | None, _Stamp | None, int | None])
 
 
-def _decode_notify(payload: bytes, heard: Heard) -> Notify:
+def _decode_notify(payload: bytes, heard: ClocksHeard) -> Notify:
     head, batch = _after_head(payload)
     if not head:
         return Notify(batch)
@@ -293,7 +201,7 @@ def _decode_reached(stream: str, offsets: dict[str, int]) -> Reached:
     return Reached(check_name(stream), check_clocks(offsets))
 
 
-def _encode_deliver(message: Deliver, _: Said) -> list[Piece]:
+def _encode_deliver(message: Deliver, _: ClocksSaid) -> list[Piece]:
     stamp = _encode_stamp(message.batch.stamp) if message.ordered else None
     head = _pack((message.combinations, encode_array("I", message.which), message.reliable, stamp))
     return _with_head(head, message.batch)
@@ -302,7 +210,7 @@ def _encode_deliver(message: Deliver, _: Said) -> list[Piece]:
 _deliver_head = msgspec.msgpack.Decoder(tuple[tuple[tuple[str, ...], ...], bytes, bool, _Stamp | None])
 
 
-def _decode_deliver(payload: bytes, _: Heard) -> Deliver:
+def _decode_deliver(payload: bytes, _: ClocksHeard) -> Deliver:
     head, batch = _after_head(payload)
     combinations, which, reliable, stamp = _deliver_head.decode(head)
     batch.stamp = _decode_stamp(stamp)
@@ -371,8 +279,8 @@ class _Form(NamedTuple):
 
     number: int
     type: type[Any]
-    encode: Callable[[Any, Said], Pieces]
-    decode: Callable[[bytes, Heard], Any]
+    encode: Callable[[Any, ClocksSaid], Pieces]
+    decode: Callable[[bytes, ClocksHeard], Any]
 
 
 def _packed(
@@ -386,7 +294,11 @@ def _packed(
 
 
 def _timed(
-    number: int, type: type[Any], content: Any, encode: Callable[[Any, Said], Any], decode: Callable[[Any, Heard], Any]
+    number: int,
+    type: type[Any],
+    content: Any,
+    encode: Callable[[Any, ClocksSaid], Any],
+    decode: Callable[[Any, ClocksHeard], Any],
 ) -> _Form:
     """The same with clocks in it."""
     decoder = msgspec.msgpack.Decoder(content)
@@ -453,7 +365,7 @@ _FORMS = (
     _packed(34, Accepted, tuple[int], lambda m: (m.number,), Accepted),
     _packed(35, Refused, tuple[tuple[int, ...], str], lambda m: (m.numbers, m.reason), Refused),
     _packed(37, Halted, tuple[int, str], lambda m: (m.number, m.reason), Halted),
-    _packed(38, HeardMessage, tuple[()], lambda m: (), HeardMessage),
+    _packed(38, Heard, tuple[()], lambda m: (), Heard),
     _packed(
         39,
         Started,

@@ -7,7 +7,7 @@ from typing import Any
 from sluice.errors import ProtocolError
 from sluice.model import parse
 from sluice.protocol.messages import Change, Entry, Kind, Replay, Snapshot, Version
-from sluice.protocol.vectors import check_clocks
+from sluice.protocol.wire.vectors import check_clocks
 
 EntrySaid = tuple[str, str | None, tuple[int | None, float | None] | None, bool, bool]
 VersionSaid = tuple[int, int]

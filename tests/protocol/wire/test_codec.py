@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 from sluice import parse
 from sluice.errors import NotificationError, ProtocolError
 from sluice.limits import MAX_ADDRESS, MAX_BATCH, MAX_CLOCKS, MAX_DEPTH, MAX_DIGITS, MAX_NAME, MAX_RUNS, MAX_VECTORS
-from sluice.protocol import wire
 from sluice.protocol.batch import MARKED, Batch, Logged, Records, Rows, Stamp, batches_of, encode_record, portable
-from sluice.protocol.frames import FrameReader
 from sluice.protocol.messages import Change, Deliver, Entry, Kind, Notify, Passage, Quiet, Request, Version
 from sluice.protocol.packing import decode_batch, encode_batch
-from sluice.protocol.parts import ANSWERS, QUESTIONS
 from sluice.protocol.questions import Answer, Question, ReplayEvent
-from sluice.protocol.vectors import Heard, Said
-from sluice.protocol.wire import Anything, decode, encode
+from sluice.protocol.wire import codec as wire
+from sluice.protocol.wire.codec import decode, encode
+from sluice.protocol.wire.frames import FrameReader
+from sluice.protocol.wire.link import Anything
+from sluice.protocol.wire.questions import ANSWERS, QUESTIONS
+from sluice.protocol.wire.vectors import ClocksHeard, ClocksSaid
 from tests.fuzz_frames import Fuzzer, check_decoding
 from tests.protocol.test_batch import RECORDS
 
@@ -432,7 +433,7 @@ def quiet(clocks: dict[str, int]) -> Quiet:
 
 def said_and_heard(messages: Iterable[Quiet]) -> list[int]:
     """Sends messages over one connection, compares them, and returns how many bytes each took."""
-    said, heard = Said(), Heard()
+    said, heard = ClocksSaid(), ClocksHeard()
     sizes = []
     for message in messages:
         data = b"".join(encode(message, said))
