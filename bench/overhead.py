@@ -14,8 +14,8 @@ from typing import Any
 from bench.brokers.records import keyed, keys_of
 from bench.command import say
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.commands import Command, Publish, Subscribe
-from sluice.client.session import Session
+from sluice.client.session.commands import Command, Publish, Subscribe
+from sluice.client.session.session import Session
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology
 from sluice.model.parse import parse

@@ -13,7 +13,7 @@ from itertools import count
 
 from sluice import parse
 from sluice.broker.broker import BrokerConfig
-from sluice.client.commands import Subscribe
+from sluice.client.session.commands import Subscribe
 from sluice.errors import SluiceError
 from sluice.protocol.messages import Change, Deliver, Digest, Kind, Lost, Message, Snapshot
 from sluice.protocol.reshape import messages as reshape

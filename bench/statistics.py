@@ -26,7 +26,7 @@ from bench.match import RESULTS
 from bench.report import Sheet
 from sluice import Matcher
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.commands import Subscribe
+from sluice.client.session.commands import Subscribe
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology, hierarchy
 from sluice.model.filter import Filter

@@ -18,9 +18,18 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from sluice import parse
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
-from sluice.client.commands import Command as SessionCommand
-from sluice.client.commands import Completed, Delivered, Inquire, Publish, PublishAccepted, Subscribe, Told, Upcall
-from sluice.client.session import Session
+from sluice.client.session.commands import Command as SessionCommand
+from sluice.client.session.commands import (
+    Completed,
+    Delivered,
+    Inquire,
+    Publish,
+    PublishAccepted,
+    Subscribe,
+    Told,
+    Upcall,
+)
+from sluice.client.session.session import Session
 from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch

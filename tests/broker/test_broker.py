@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.commands import (
+from sluice.client.session.commands import (
     Advertise,
     Completed,
     Delivered,

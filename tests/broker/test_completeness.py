@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Delivered
+from sluice.client.session.commands import Delivered
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.messages import Ack, Kind, Notify
 from tests.protocol.drive import Network, line, publish, star, subscribe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.broker import BrokerConfig
-from sluice.client.commands import PublishAccepted, PublishRefused, Unadvertise
+from sluice.client.session.commands import PublishAccepted, PublishRefused, Unadvertise
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.events import NotStored, Store, Stored
 from sluice.protocol.messages import Accepted, Halted, Heard, Notify

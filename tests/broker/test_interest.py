@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Completed, Inquire, InterestChanged, Told, Unsubscribe, Unwatch, Watch
-from sluice.client.seam import Replayed
+from sluice.client.session.commands import Completed, Inquire, InterestChanged, Told, Unsubscribe, Unwatch, Watch
+from sluice.client.session.seam import Replayed
 from sluice.protocol.batch import Records
 from sluice.protocol.messages import Kind, Replay, Request
 from sluice.protocol.questions import Failed, ReplayEvent, Replaying

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.commands import Inquire, Told
+from sluice.client.session.commands import Inquire, Told
 from sluice.protocol.batch import Peer
 from sluice.protocol.events import Answered, Ask, LinkUp, Received, Send
 from sluice.protocol.messages import Ack, Kind, Reply, Request, Role, Snapshot, Version

@@ -8,7 +8,7 @@ import pytest
 
 from sluice import parse
 from sluice.broker.server import Server
-from sluice.client.commands import Completed, Subscribe
+from sluice.client.session.commands import Completed, Subscribe
 from sluice.protocol.batch import Records, Stamp
 from sluice.protocol.messages import Ack, Await, Change, Floor, Kind, Notify, Snapshot, Version
 from sluice.protocol.wire.link import Policy

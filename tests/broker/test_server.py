@@ -16,7 +16,7 @@ from sluice import parse
 from sluice.broker import server as server_module
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
-from sluice.client.commands import Publish
+from sluice.client.session.commands import Publish
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES, MAX_FRAME_BYTES
 from sluice.protocol.batch import MARKED, Logged, Records, Stamp

@@ -10,7 +10,7 @@ import pytest
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.commands import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
+from sluice.client.session.commands import Advertise, Inquire, Subscribe, Told, Unsubscribe, Watch
 from sluice.protocol.batch import Peer, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.events import Answered, Ask, LinkDown, LinkUp, Received, Send, Tick

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.commands import Advertise, Publish, Subscribe, Unsubscribe, Watch
-from sluice.client.session import Session
+from sluice.client.session.commands import Advertise, Publish, Subscribe, Unsubscribe, Watch
+from sluice.client.session.session import Session
 from sluice.match import filterset
 from sluice.protocol.batch import Batch, Logged, Records
 from sluice.protocol.complete import CacheConfig

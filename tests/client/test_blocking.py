@@ -194,7 +194,7 @@ def test_a_refusal_is_told_at_the_end_of_the_block(tmp_path: Path) -> None:
 
 
 async def _refuse(bus: sluice.BlockingBus) -> None:
-    from sluice.client.commands import PublishRefused
+    from sluice.client.session.commands import PublishRefused
     from sluice.protocol.batch import NotificationId
 
     bus._outbox._publisher.refused(PublishRefused(NotificationId(bus.name, 1), "the disk is full"))

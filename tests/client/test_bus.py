@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sluice
-from sluice.client.commands import Inquire
 from sluice.client.publisher import MAX_BODY_BYTES, MAX_UNACCEPTED
+from sluice.client.session.commands import Inquire
 from sluice.errors import ConfigurationError, LinkError, NotificationError, PublishError, RequestError
 from sluice.protocol.batch import Records
 from sluice.protocol.questions import ReplayEvent

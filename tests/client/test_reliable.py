@@ -16,7 +16,7 @@ from sluice.broker.config import ServerConfig
 from sluice.broker.peering import Peering
 from sluice.broker.server import Server
 from sluice.client.background import Background
-from sluice.client.tracked import MAX_DOUBLINGS, Track, Tracked
+from sluice.client.session.tracked import MAX_DOUBLINGS, Track, Tracked
 from sluice.errors import ConfigurationError
 from sluice.protocol.messages import Kind, Message, Notify, Role
 from sluice.protocol.questions import Failed

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.commands import Advertise, Subscribe
+from sluice.client.session.commands import Advertise, Subscribe
 from sluice.errors import LimitError, SluiceError
 from sluice.lab.expected import expected
 from sluice.lab.experiment import EXPERIMENTS, Experiment, Result, Setup, check, run

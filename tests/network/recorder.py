@@ -14,10 +14,10 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
-from sluice.client import commands as client
 from sluice.client.places import Places
-from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
-from sluice.client.session import Session
+from sluice.client.session import commands as client
+from sluice.client.session.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
+from sluice.client.session.session import Session
 from sluice.net.address import Address
 from sluice.net.connection import Connection
 from sluice.protocol.batch import Batch, Rows

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from sluice import parse
 from sluice.broker import Broker, BrokerConfig
-from sluice.client.commands import Advertise, Command, Completed, Delivered, Publish, Subscribe, Upcall
-from sluice.client.session import Session
+from sluice.client.session.commands import Advertise, Command, Completed, Delivered, Publish, Subscribe, Upcall
+from sluice.client.session.session import Session
 from sluice.protocol.batch import Peer
 from sluice.protocol.events import (
     Answered,

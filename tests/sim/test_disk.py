@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice import parse
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.protocol.batch import Records
 from sluice.protocol.questions import Failed, Resume, Resumed
 from sluice.sim import streamed

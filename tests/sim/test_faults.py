@@ -9,7 +9,7 @@ import pytest
 
 from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.model.parse import parse
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Kind, Message

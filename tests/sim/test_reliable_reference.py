@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim import streamed
 from sluice.sim import trace as said

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
 from sluice.protocol.events import LinkDown, LinkUp, Received, Tick

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sluice.client.bus import Bus
     from sluice.client.event import Event
     from sluice.client.gap import Gap
-    from sluice.client.session import Session
+    from sluice.client.session.session import Session
 
 __all__ = ["BlockingBus", "Bus", "Event", "Gap", "Session"]
 
@@ -20,6 +20,6 @@ __getattr__ = imported_when_asked(
         "Bus": "sluice.client.bus",
         "Event": "sluice.client.event",
         "Gap": "sluice.client.gap",
-        "Session": "sluice.client.session",
+        "Session": "sluice.client.session.session",
     },
 )

@@ -16,7 +16,14 @@ from functools import partial
 from typing import assert_never
 
 from sluice.client.allowance import Allowance
-from sluice.client.commands import (
+from sluice.client.gap import Gap
+from sluice.client.inbox import Inbox, Parcel
+from sluice.client.interest import Advertisement, Interest
+from sluice.client.link import Dial, Link
+from sluice.client.options import POLICIES, Options
+from sluice.client.publisher import Publisher
+from sluice.client.questions import ANSWER_SECONDS, Questions
+from sluice.client.session.commands import (
     Command,
     Completed,
     Delivered,
@@ -33,18 +40,11 @@ from sluice.client.commands import (
     Upcall,
     Withheld,
 )
-from sluice.client.gap import Gap
-from sluice.client.inbox import Inbox, Parcel
-from sluice.client.interest import Advertisement, Interest
-from sluice.client.link import Dial, Link
-from sluice.client.options import POLICIES, Options
-from sluice.client.publisher import Publisher
-from sluice.client.questions import ANSWER_SECONDS, Questions
-from sluice.client.seam import HISTORY_SECONDS, Begun, CaughtUp, Ended, Full, Missed, Phase, Replayed
-from sluice.client.session import Session
+from sluice.client.session.seam import HISTORY_SECONDS, Begun, CaughtUp, Ended, Full, Missed, Phase, Replayed
+from sluice.client.session.session import Session
+from sluice.client.session.tracked import Tracked
 from sluice.client.signal import Signal
 from sluice.client.subscription import AnySubscription, LiveSubscription, ReliableSubscription
-from sluice.client.tracked import Tracked
 from sluice.errors import ConfigurationError, LinkError, ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.events import Event, LinkDown, LinkUp, Received, Send, Tick

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from sluice.client.asked import Asked
-from sluice.client.commands import Advertise, Unadvertise, Unwatch, Watch
+from sluice.client.session.commands import Advertise, Unadvertise, Unwatch, Watch
 from sluice.client.signal import Signal
 from sluice.errors import SluiceError
 from sluice.model.subscription import Subscription

@@ -16,8 +16,8 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from sluice.client.commands import Publish, PublishRefused, PublishUnknown
-from sluice.client.session import Session
+from sluice.client.session.commands import Publish, PublishRefused, PublishUnknown
+from sluice.client.session.session import Session
 from sluice.client.signal import Signal
 from sluice.errors import ConfigurationError, NotificationError, PublishError, SluiceError
 from sluice.limits import MAX_BATCH, MAX_FRAME_BYTES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from sluice.client.commands import Inquire, Told
+from sluice.client.session.commands import Inquire, Told
 from sluice.errors import RequestError
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import EntryId

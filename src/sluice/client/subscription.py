@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from sluice.client.asked import Asked
-from sluice.client.commands import Subscribe, Unsubscribe
 from sluice.client.event import Event
 from sluice.client.gap import GAPS_KEPT, Gap
 from sluice.client.inbox import Inbox
-from sluice.client.merged import Merged
-from sluice.client.tracked import Tracked
+from sluice.client.session.commands import Subscribe, Unsubscribe
+from sluice.client.session.merged import Merged
+from sluice.client.session.tracked import Tracked
 from sluice.errors import SluiceError
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Literal
 
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.commands import Advertise, Subscribe, Unsubscribe
-from sluice.client.session import Session
+from sluice.client.session.commands import Advertise, Subscribe, Unsubscribe
+from sluice.client.session.session import Session
 from sluice.errors import LimitError
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology, hierarchy

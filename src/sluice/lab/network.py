@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.commands import Command
-from sluice.client.session import Session
+from sluice.client.session.commands import Command
+from sluice.client.session.session import Session
 from sluice.lab.topology import Topology
 from sluice.protocol.batch import Peer
 from sluice.protocol.events import Event, LinkUp, Received, Send
@@ -26,7 +26,7 @@ class Network:
     """Brokers in a tree, at first without links, and the clients attached to them.
 
     >>> from sluice import parse
-    >>> from sluice.client.commands import Subscribe
+    >>> from sluice.client.session.commands import Subscribe
     >>> from sluice.lab.topology import hierarchy
     >>> network = Network(hierarchy(router_levels=1), BrokerConfig(routing="simple"))
     >>> network.link_all()

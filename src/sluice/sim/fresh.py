@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from sluice.broker.broker import Broker
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.protocol.messages import Entry, EntryId, Kind
 from sluice.sim.seen import seen
 from sluice.sim.world import World

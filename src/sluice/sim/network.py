@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse
 from sluice.model.subscription import Subscription

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sluice.broker.broker import Broker
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client.session import Session
+from sluice.client.session.session import Session
 from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Role

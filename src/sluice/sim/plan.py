@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.protocol.interest import Factory, History
 from sluice.protocol.messages import EntryId, Replay
 from sluice.sim import faults

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from sluice.client.commands import Inquire
+from sluice.client.session.commands import Inquire
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, EntryId
 from sluice.protocol.questions import Answer, Question

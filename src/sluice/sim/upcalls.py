@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.client import commands as client
-from sluice.client.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
-from sluice.client.session import Session
+from sluice.client.session import commands as client
+from sluice.client.session.seam import Begun, CaughtUp, Ended, Full, Missed, Replayed
+from sluice.client.session.session import Session
 from sluice.protocol.batch import NotificationId
 from sluice.protocol.events import Send
 from sluice.protocol.messages import Deliver, Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.sim import ordered, streamed
 from sluice.sim import trace as said
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from sluice.broker.brokerconfig import BrokerConfig
-from sluice.client import commands as client
+from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of
 from sluice.protocol.events import Ask, Effect, Event, LinkDown, LinkUp, Received, Reserve, Send, Store, Tick

@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Delivered, Publish, Subscribe
+from sluice.client.session.commands import Delivered, Publish, Subscribe
 from sluice.protocol.batch import Peer, Stamp
 from sluice.protocol.messages import Notify
 from tests.protocol.drive import Network

@@ -6,7 +6,7 @@ import pytest
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Advertise, Delivered, Publish, Unadvertise, Unsubscribe, Withheld
+from sluice.client.session.commands import Advertise, Delivered, Publish, Unadvertise, Unsubscribe, Withheld
 from sluice.protocol.batch import MARKED, Records, Stamp
 from sluice.protocol.effects import Effects
 from sluice.protocol.events import Received, Send

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.broker import BrokerConfig
-from sluice.client.commands import Withheld
+from sluice.client.session.commands import Withheld
 from sluice.errors import ConfigurationError
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.batch import MARKED, Peer, Records, Stamp

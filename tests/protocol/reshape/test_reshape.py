@@ -11,7 +11,7 @@ import pytest
 
 from sluice import parse
 from sluice.broker.broker import BrokerConfig
-from sluice.client.commands import Subscribe
+from sluice.client.session.commands import Subscribe
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.messages import Change, Kind, Message, Notify, Snapshot
 from sluice.protocol.reshape.config import ReshapeConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.client.commands import Completed
-from sluice.client.session import Session
-from sluice.client.taken import Taken
+from sluice.client.session.commands import Completed
+from sluice.client.session.session import Session
+from sluice.client.session.taken import Taken
 from sluice.protocol.complete import Cache, Completion
 from sluice.protocol.messages import Delivery, Kind
 from sluice.sim.mutants.mutant import Patch, mutant

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.client.seam import Replayed
-from sluice.client.session import Session
+from sluice.client.session.seam import Replayed
+from sluice.client.session.session import Session
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.interest import Demand, Factory
 from sluice.protocol.messages import Kind, Request, Role

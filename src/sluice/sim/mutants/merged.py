@@ -9,8 +9,8 @@ from heapq import heappush
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.client import merged
-from sluice.client.merged import Held, Merged
+from sluice.client.session import merged
+from sluice.client.session.merged import Held, Merged
 from sluice.protocol.order.algorithm import Algorithm
 from sluice.protocol.order.floors import Floors
 from sluice.protocol.reliable.moments import Moments

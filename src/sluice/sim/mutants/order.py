@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sluice.client.inorder import InOrder
+from sluice.client.session.inorder import InOrder
 from sluice.protocol.batch import Batch
 from sluice.protocol.effects import Effects
 from sluice.protocol.export import Replica

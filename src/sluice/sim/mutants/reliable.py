@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.client.tracked import Tracked
+from sluice.client.session.tracked import Tracked
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import Head, Missing, Passage, Quiet, Reached
 from sluice.protocol.reliable import relay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sluice.client.seam import Phase, Seam, Tail
+from sluice.client.session.seam import Phase, Seam, Tail
 from sluice.protocol.questions import Fetched, ReplayEvent
 from sluice.sim.historian import Archive
 from sluice.sim.mutants.mutant import Patch, mutant

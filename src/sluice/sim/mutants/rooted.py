@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.client.inorder import InOrder
+from sluice.client.session.inorder import InOrder
 from sluice.protocol.arrival import Arrival
 from sluice.protocol.order.ordering import Ordering
 from sluice.protocol.order.rooted import Rooted

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.client.session import Session
+from sluice.client.session.session import Session
 from sluice.protocol.batch import Batch
 from sluice.protocol.export import Export, Replica
 from sluice.protocol.messages import Deliver, Kind, Snapshot

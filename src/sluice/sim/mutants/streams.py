@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.broker.broker import Broker
-from sluice.client.session import Session
+from sluice.client.session.session import Session
 from sluice.protocol import stream as stream_module
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.events import NotStored, Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sluice import parse
-from sluice.client.commands import Delivered, Subscribe, Withheld
-from sluice.client.session import Session
+from sluice.client.session.commands import Delivered, Subscribe, Withheld
+from sluice.client.session.session import Session
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import Records, Stamp
 from sluice.protocol.events import LinkDown, LinkUp, Received, Send

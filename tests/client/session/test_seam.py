@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sluice.client import seam as seam_module
-from sluice.client.seam import CaughtUp, Ended, Full, Live, Missed, Phase, Replayed, Seam, SeamNews
+from sluice.client.session import seam as seam_module
+from sluice.client.session.seam import CaughtUp, Ended, Full, Live, Missed, Phase, Replayed, Seam, SeamNews
 from sluice.protocol.batch import Batch, Logged, Peer, Place, Records
 from sluice.protocol.messages import EntryId
 from sluice.protocol.questions import (

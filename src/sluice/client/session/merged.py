@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from sluice.client.seam import CaughtUp, Live, Missed
-from sluice.client.tracked import Track, Tracked
+from sluice.client.session.seam import CaughtUp, Live, Missed
+from sluice.client.session.tracked import Track, Tracked
 from sluice.limits import MAX_KEPT
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.reliable.runs import runs_of

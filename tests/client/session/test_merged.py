@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-import sluice.client.merged as module
-from sluice.client.merged import Merged
-from sluice.client.seam import Begun, Missed
+import sluice.client.session.merged as module
+from sluice.client.session.merged import Merged
+from sluice.client.session.seam import Begun, Missed
 from sluice.protocol.batch import Batch, Logged, Peer, Records
 from sluice.protocol.questions import Fetched
-from tests.client.test_tracked import Voice
+from tests.client.session.test_tracked import Voice
 
 
 def batch(stream: Peer, offset: int, moment: int, count: int = 1) -> Batch:

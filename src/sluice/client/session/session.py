@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from sluice.client.commands import (
+from sluice.client.session.commands import (
     Advertise,
     Command,
     Completed,
@@ -35,11 +35,11 @@ from sluice.client.commands import (
     Watch,
     Withheld,
 )
-from sluice.client.inorder import InOrder
-from sluice.client.merged import Merged
-from sluice.client.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
-from sluice.client.taken import Taken
-from sluice.client.tracked import Tracked
+from sluice.client.session.inorder import InOrder
+from sluice.client.session.merged import Merged
+from sluice.client.session.seam import HISTORY_SECONDS, PAGE_BYTES, Live, Seam, SeamNews
+from sluice.client.session.taken import Taken
+from sluice.client.session.tracked import Tracked
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import MARKED, Batch, NotificationId, Peer, Records, portable
 from sluice.protocol.events import (

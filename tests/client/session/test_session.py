@@ -9,9 +9,9 @@ import pytest
 
 from sluice import parse
 from sluice.broker import BrokerConfig
-from sluice.client import seam as seam_module
-from sluice.client import taken as taken_module
-from sluice.client.commands import (
+from sluice.client.session import seam as seam_module
+from sluice.client.session import taken as taken_module
+from sluice.client.session.commands import (
     Advertise,
     Completed,
     Delivered,
@@ -30,8 +30,8 @@ from sluice.client.commands import (
     Upcall,
     Watch,
 )
-from sluice.client.seam import Ended, Replayed
-from sluice.client.session import Session
+from sluice.client.session.seam import Ended, Replayed
+from sluice.client.session.session import Session
 from sluice.errors import ProtocolError, SluiceError
 from sluice.protocol.batch import Batch, NotificationId, Records
 from sluice.protocol.events import LinkDown, LinkUp, Received, Send, Tick

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-import sluice.client.tracked as module
-from sluice.client.seam import CaughtUp, Live, Missed, SeamNews
-from sluice.client.tracked import Tracked
+import sluice.client.session.tracked as module
+from sluice.client.session.seam import CaughtUp, Live, Missed, SeamNews
+from sluice.client.session.tracked import Tracked
 from sluice.protocol.batch import Batch, Logged, Peer, Records
 from sluice.protocol.messages import EntryId
 from sluice.protocol.questions import Answer, Failed, Fetch, Fetched, Question

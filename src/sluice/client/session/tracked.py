@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sluice.client.seam import (
+from sluice.client.session.seam import (
     ANSWER_SECONDS,
     RETRY_SECONDS,
     Begun,

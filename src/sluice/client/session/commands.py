@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sluice.client.seam import SeamNews
+from sluice.client.session.seam import SeamNews
 from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Batch, NotificationId, Peer
 from sluice.protocol.messages import Deliver, Delivery, Entry, EntryId, Kind, Replay
