@@ -17,8 +17,8 @@ from typing import Any
 
 from bench.machine import resident, stay_on_one_core
 from bench.pairwise import FORMULATIONS, Covering, Formulation, Merging, Plain
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.lab.workload import MIDDLE_PRICE, MOST_DEVIATION, STOCKS, quote_interval
 from sluice.model.subscription import Subscription
 from sluice.protocol.events import Event, LinkUp, Received, Send

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.brokers.records import keyed, keys_of
 from bench.command import say
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Command, Publish, Subscribe
 from sluice.client.session.session import Session
 from sluice.lab.network import Network

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 
 from sluice import parse
-from sluice.broker.broker import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Subscribe
 from sluice.errors import SluiceError
 from sluice.protocol.messages import Change, Deliver, Digest, Kind, Lost, Message, Snapshot

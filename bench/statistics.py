@@ -25,7 +25,7 @@ from bench.command import say
 from bench.match import RESULTS
 from bench.report import Sheet
 from sluice import Matcher
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Subscribe
 from sluice.lab.network import Network
 from sluice.lab.topology import Topology, hierarchy

@@ -41,7 +41,7 @@ USERS = ("demo", "cli")
 IMPURE = {"asyncio", "socket", "time", "random", "threading", "uuid", "os"}
 PURE_ROOMS = ("model", "protocol")
 #: Composed of cores, and as pure as they are.
-PURE_MODULES = (PACKAGE / "broker" / "broker.py", *(PACKAGE / "client" / "session").glob("*.py"))
+PURE_MODULES = (*(PACKAGE / "broker" / "core").glob("*.py"), *(PACKAGE / "client" / "session").glob("*.py"))
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TEXTS = sorted(

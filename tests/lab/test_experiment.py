@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Advertise, Subscribe
 from sluice.errors import LimitError, SluiceError
 from sluice.lab.expected import expected

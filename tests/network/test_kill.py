@@ -16,7 +16,7 @@ from tests.network.drill import Logs, Lost, Report, compare, drill
 #: A module that a broker imports first, and that makes its log acknowledge what it writes five commits later.
 FORGETFUL = """
 from collections import deque
-from sluice.broker.store import Store
+from sluice.broker.store.store import Store
 
 late, write = deque(), Store.append
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluice import parse
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.batch import Records
 from sluice.protocol.questions import Failed, Resume, Resumed

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.model.parse import parse
 from sluice.protocol.lease import LeaseConfig

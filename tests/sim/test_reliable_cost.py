@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.events import Received
 from sluice.protocol.messages import Missing, Notify

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim import streamed

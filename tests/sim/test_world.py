@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse

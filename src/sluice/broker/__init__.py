@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from sluice.lazy import imported_when_asked
 
 if TYPE_CHECKING:
-    from sluice.broker.broker import Broker
-    from sluice.broker.brokerconfig import BrokerConfig
     from sluice.broker.config import ServerConfig
+    from sluice.broker.core.broker import Broker
+    from sluice.broker.core.config import BrokerConfig
 
 __all__ = ["Broker", "BrokerConfig", "ServerConfig"]
 
 __getattr__ = imported_when_asked(
     __name__,
     {
-        "Broker": "sluice.broker.broker",
-        "BrokerConfig": "sluice.broker.brokerconfig",
+        "Broker": "sluice.broker.core.broker",
+        "BrokerConfig": "sluice.broker.core.config",
         "ServerConfig": "sluice.broker.config",
     },
 )

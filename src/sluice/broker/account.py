@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.broker.linkbook import LinkBook
 from sluice.broker.peering import Peering
-from sluice.broker.store import Store
+from sluice.broker.store.store import Store
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Kind, Role
 

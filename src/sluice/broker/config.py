@@ -18,7 +18,7 @@ from sluice.limits import MAX_NAME
 from sluice.net.address import DEFAULT_PORT, Address
 
 if TYPE_CHECKING:
-    from sluice.broker.brokerconfig import BrokerConfig
+    from sluice.broker.core.config import BrokerConfig
     from sluice.protocol.route.policy import Policy
 
 ORDERS = ("none", "total")
@@ -280,7 +280,7 @@ class ServerConfig:
 
     def broker_config(self) -> BrokerConfig:
         """What the core needs of it. Imports the modules in `imports`, whose names `routing` may use."""
-        from sluice.broker.brokerconfig import BrokerConfig
+        from sluice.broker.core.config import BrokerConfig
         from sluice.protocol.complete import CacheConfig
         from sluice.protocol.lease import LeaseConfig
         from sluice.protocol.reshape.config import ReshapeConfig

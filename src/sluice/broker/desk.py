@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, assert_never
 
-from sluice.broker.journal import Journal
-from sluice.broker.store import Store, check_positions
+from sluice.broker.store.journal import Journal
+from sluice.broker.store.store import Store, check_positions
 from sluice.errors import SluiceError
 from sluice.limits import MAX_REQUESTS
 from sluice.match.filterset import FilterSet

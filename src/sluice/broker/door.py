@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.broker.peering import Peering
 from sluice.broker.security import Security
 from sluice.protocol.batch import Peer

@@ -16,12 +16,11 @@ from contextlib import suppress
 from typing import Any, assert_never
 
 from sluice.broker import account
-from sluice.broker.broker import Broker
 from sluice.broker.config import SHARED, ServerConfig
+from sluice.broker.core.broker import Broker
 from sluice.broker.desk import Desk
 from sluice.broker.dialler import HANDSHAKE_SECONDS, Dialler
 from sluice.broker.door import Door
-from sluice.broker.journal import Journal
 from sluice.broker.linkbook import LinkBook
 from sluice.broker.logs import log
 from sluice.broker.peering import Peering
@@ -29,8 +28,9 @@ from sluice.broker.room import Room
 from sluice.broker.security import Security
 from sluice.broker.settings import SETTINGS
 from sluice.broker.shape import Shape
-from sluice.broker.store import Retention, Store
-from sluice.broker.writer import Writer
+from sluice.broker.store.journal import Journal
+from sluice.broker.store.store import Retention, Store
+from sluice.broker.store.writer import Writer
 from sluice.errors import ConfigurationError
 from sluice.limits import MAX_CLIENT_MESSAGE_BYTES
 from sluice.match.warm import warm

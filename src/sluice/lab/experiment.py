@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Literal
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Advertise, Subscribe, Unsubscribe
 from sluice.client.session.session import Session
 from sluice.errors import LimitError

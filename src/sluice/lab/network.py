@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Command
 from sluice.client.session.session import Session
 from sluice.lab.topology import Topology

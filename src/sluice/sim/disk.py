@@ -1,6 +1,6 @@
 """The disk of a simulated broker: a log, who published how far, and durable subscriptions, all of which survive a crash.
 
-What is handed over in one call is there as a whole afterwards or not at all, by the rules of `sluice.broker.store`.
+What is handed over in one call is there as a whole afterwards or not at all, by the rules of `sluice.broker.store.store`.
 """
 
 from __future__ import annotations

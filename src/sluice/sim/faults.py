@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.match.filterset import FilterSet
 from sluice.protocol.batch import Records
 from sluice.protocol.export import Replica

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.client.session import commands as client
 from sluice.protocol.messages import Entry, EntryId, Kind
 from sluice.sim.seen import seen

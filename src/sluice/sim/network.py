@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.model.parse import parse

@@ -10,8 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.session import Session
 from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.errors import SluiceError
 from sluice.model.statistics import Statistics
 from sluice.protocol.complete import CacheConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.errors import SluiceError
 from sluice.protocol.batch import Peer
 from sluice.protocol.export import Export, Replica

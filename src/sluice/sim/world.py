@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.errors import SluiceError
 from sluice.protocol.batch import NotificationId, batches_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.broker.broker import Broker
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.config import BrokerConfig
 from sluice.protocol.batch import Batch, Logged, Records
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.events import LinkUp, Received, Tick

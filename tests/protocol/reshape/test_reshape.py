@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sluice import parse
-from sluice.broker.broker import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.client.session.commands import Subscribe
 from sluice.protocol.complete import CacheConfig
 from sluice.protocol.messages import Change, Kind, Message, Notify, Snapshot

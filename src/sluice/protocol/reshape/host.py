@@ -12,7 +12,7 @@ from sluice.protocol.route.directions import Directions, Plane
 
 
 class Host(Protocol):
-    """What a broker does with its channels; `sluice.broker.links.Links` has it."""
+    """What a broker does with its channels; `sluice.broker.core.links.Links` has it."""
 
     @property
     def name(self) -> Peer: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.client.session.session import Session
 from sluice.protocol.events import Send
 from sluice.protocol.export import Replica

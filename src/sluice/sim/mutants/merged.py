@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import heappush
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.client.session import merged
 from sluice.client.session.merged import Held, Merged
 from sluice.protocol.order.algorithm import Algorithm

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.client.session.tracked import Tracked
 from sluice.protocol.export import Replica
 from sluice.protocol.messages import Head, Missing, Passage, Quiet, Reached

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.broker.broker import Broker
-from sluice.broker.links import Links
+from sluice.broker.core.broker import Broker
+from sluice.broker.core.links import Links
 from sluice.protocol.events import Received
 from sluice.protocol.export import Replica
 from sluice.protocol.reshape.channel import link_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.client.session.session import Session
 from sluice.protocol.batch import Batch
 from sluice.protocol.export import Export, Replica

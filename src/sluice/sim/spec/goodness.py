@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from sluice.broker.broker import Broker
+from sluice.broker.core.broker import Broker
 from sluice.protocol.messages import Kind
 from sluice.protocol.reliable.subscribers import Wish
 from sluice.sim.spec.filters import Filters

@@ -47,7 +47,7 @@ class TableView(Protocol):
 
 
 class BrokerView(Protocol):
-    """What the checks want to see of a broker; `sluice.broker.broker.Broker` has it."""
+    """What the checks want to see of a broker; `sluice.broker.core.broker.Broker` has it."""
 
     @property
     def tables(self) -> Mapping[Kind, TableView]: ...

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from sluice.broker.brokerconfig import BrokerConfig
+from sluice.broker.core.config import BrokerConfig
 from sluice.protocol.batch import Peer
 from sluice.protocol.complete import Completion
 from sluice.protocol.effects import Effects

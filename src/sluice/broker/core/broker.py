@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import assert_never
 
-from sluice.broker.brokerconfig import BrokerConfig
-from sluice.broker.links import HEARD_FROM_CLIENTS, Links
+from sluice.broker.core.config import BrokerConfig
+from sluice.broker.core.links import HEARD_FROM_CLIENTS, Links
 from sluice.errors import MatcherError
 from sluice.model.filter import EVERYTHING
 from sluice.model.subscription import Subscription
@@ -73,8 +73,6 @@ from sluice.protocol.route.forward import Forwarding, Route
 from sluice.protocol.route.reduce import algorithm
 from sluice.protocol.route.table import Table
 from sluice.protocol.route.ways import Ways
-
-__all__ = ["Broker", "BrokerConfig"]
 
 
 class Broker(Links):

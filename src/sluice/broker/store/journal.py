@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sluice.broker.store import NewBatch, Retention, Store, check_positions
+from sluice.broker.store.store import NewBatch, Retention, Store, check_positions
 from sluice.errors import StoreError
 from sluice.protocol.stream import keep_from
 

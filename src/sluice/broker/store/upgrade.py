@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from sluice.broker.database import checksum
+from sluice.broker.store.database import checksum
 
 #: Raised whenever the tables change: a file of another version is brought up to this one or refused, not misread.
 VERSION = 3

@@ -17,8 +17,8 @@ from typing import Any
 
 import apsw
 
-from sluice.broker.database import checksum, damaged, explained, locked, sync_names
-from sluice.broker.upgrade import VERSION, upgrade
+from sluice.broker.store.database import checksum, damaged, explained, locked, sync_names
+from sluice.broker.store.upgrade import VERSION, upgrade
 from sluice.errors import ConfigurationError, StoreError
 from sluice.limits import MOMENTS_RESERVED
 

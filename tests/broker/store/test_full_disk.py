@@ -9,7 +9,7 @@ from typing import Any
 import sluice
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
-from sluice.broker.store import Store
+from sluice.broker.store.store import Store
 
 
 def test_a_broker_with_a_full_disk_refuses_and_goes_on(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ import apsw
 import pytest
 
 from sluice import ConfigurationError, StoreError
-from sluice.broker import store as store_module
-from sluice.broker.database import checksum
-from sluice.broker.store import LARGEST, PUBLISHER_MICROS, LoggedBatch, NewBatch, Retention, Store
+from sluice.broker.store import store as store_module
+from sluice.broker.store.database import checksum
+from sluice.broker.store.store import LARGEST, PUBLISHER_MICROS, LoggedBatch, NewBatch, Retention, Store
 from tests.broker.disk import Disk, disk
 
 NOW = 1_700_000_000_000_000
@@ -275,7 +275,9 @@ def test_the_write_ahead_log_is_moved_when_it_is_long(store: Store, monkeypatch:
 def test_one_broker_at_a_time(store: Store) -> None:
     with pytest.raises(StoreError, match="in use by another broker"):
         Store(store.path)
-    program = f"import sluice.broker.store as s\ntry: s.Store({str(store.path)!r})\nexcept s.StoreError as e: print(e)"
+    program = (
+        f"import sluice.broker.store.store as s\ntry: s.Store({str(store.path)!r})\nexcept s.StoreError as e: print(e)"
+    )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "in use by another broker" in found.stdout
     assert reopened(store).incarnation == 2

@@ -8,9 +8,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from sluice.broker.journal import Journal
 from sluice.broker.logs import log
-from sluice.broker.store import NewBatch, Store
+from sluice.broker.store.journal import Journal
+from sluice.broker.store.store import NewBatch, Store
 from sluice.errors import StoreError
 from sluice.protocol.batch import Batch, Logged, Peer
 from sluice.protocol.events import NotStored, Reserved, Stored

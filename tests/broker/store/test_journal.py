@@ -13,11 +13,11 @@ import apsw
 import pytest
 
 from sluice import StoreError
-from sluice.broker import store as store_module
-from sluice.broker.journal import OVERHEAD_BYTES, Journal
-from sluice.broker.store import NewBatch, Retention, Store
+from sluice.broker.store import store as store_module
+from sluice.broker.store.journal import OVERHEAD_BYTES, Journal
+from sluice.broker.store.store import NewBatch, Retention, Store
 from tests.broker.disk import disk
-from tests.broker.test_store import NOW, batch, logged
+from tests.broker.store.test_store import NOW, batch, logged
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -111,7 +111,7 @@ def test_other_work_keeps_its_turn(store: Slow) -> None:
 
 
 def test_a_large_group_is_split(store: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluice.broker.journal.GROUP_BYTES", 3 * (OVERHEAD_BYTES + 100))
+    monkeypatch.setattr("sluice.broker.store.journal.GROUP_BYTES", 3 * (OVERHEAD_BYTES + 100))
     journal = Journal(store, max_pending_bytes=2_000)
     store.let.clear()
     told: list[object] = []
