@@ -18,7 +18,8 @@ from sluice.broker.supervise import Network, running
 from sluice.broker.topology import topology
 from sluice.cli import main
 from sluice.client.connect import connect
-from sluice.client.status import Report, bytes_per_second, rates_of, survey, tables_of
+from sluice.client.status import bytes_per_second, rates_of, tables_of
+from sluice.client.survey import Report, survey
 from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
 

@@ -17,7 +17,7 @@ import pytest
 
 from sluice import __version__
 from sluice.cli import main
-from sluice.client.credentials import Credentials
+from sluice.client.verbs.credentials import Credentials
 from sluice.spark import doctor
 from sluice.spark.doctor import Check, State
 from tests.broker.raw import running

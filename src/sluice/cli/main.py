@@ -17,10 +17,10 @@ from sluice.cli.covers import COVERS
 from sluice.cli.explain import EXPLAIN
 from sluice.cli.match import MATCH
 from sluice.cli.simulate import SIMULATE
-from sluice.client.command import ADVERTISE, PUBLISH, SUBSCRIBE
-from sluice.client.join_command import JOIN
-from sluice.client.reshape_command import LEAVE, LINK
-from sluice.client.status_command import STATUS
+from sluice.client.verbs.bus import ADVERTISE, PUBLISH, SUBSCRIBE
+from sluice.client.verbs.join import JOIN
+from sluice.client.verbs.reshape import LEAVE, LINK
+from sluice.client.verbs.status import STATUS
 from sluice.demo.command import DEMO
 from sluice.errors import SluiceError
 from sluice.lab.command import LAB

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from sluice.client.bus import Bus
-from sluice.client.status import survey
+from sluice.client.survey import survey
 from sluice.client.tree import Replacement, Tree
 from sluice.errors import RequestError
 from sluice.protocol.batch import Peer

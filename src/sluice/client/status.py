@@ -21,14 +21,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from sluice.client.bus import Bus
 from sluice.client.connect import connect
-from sluice.client.credentials import Credentials
 from sluice.client.folding import Folding
-from sluice.errors import RequestError
+from sluice.client.survey import Report, survey
+from sluice.client.verbs.credentials import Credentials
 
-#: What a broker says about itself; one that does not answer has a name and an error.
-Report = Mapping[str, Any]
 #: Shows the accounts of all brokers, and the ones before them.
 Show = Callable[[Sequence[Report], Sequence[Report]], None]
 
@@ -59,21 +56,6 @@ async def _status(address: str | None, credentials: Credentials, *, watch: bool,
                 show(before, reports)
                 if not watch:
                     break
-
-
-async def survey(bus: Bus) -> list[Report]:
-    """The accounts of all brokers that the one at the other end knows, by name."""
-    home = await bus.describe()
-    others = sorted(set(home["brokers"]) - {home["name"]})
-    reports = await asyncio.gather(*(_account(bus, name) for name in others))
-    return sorted([home, *reports], key=lambda report: str(report["name"]))
-
-
-async def _account(bus: Bus, name: str) -> Report:
-    try:
-        return await bus.describe(name)
-    except RequestError as error:  # it has just gone: the others are still worth showing
-        return {"name": name, "error": str(error)}
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

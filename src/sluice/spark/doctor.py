@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sluice
-from sluice.client.credentials import Credentials, add_credentials, credentials_of
+from sluice.client.verbs.credentials import Credentials, add_credentials, credentials_of
 from sluice.verb import Verb
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _minor(version: str) -> str:
 
 def _broker(address: str, credentials: Credentials) -> Iterator[Check]:
     """A broker that was named, and all that it knows of: the pipeline reads the logs of all of them."""
-    from sluice.client.status import survey
+    from sluice.client.survey import survey
     from sluice.errors import SluiceError
 
     async def ask() -> list[Any]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.client.credentials import add_credentials, credentials_of
+from sluice.client.verbs.credentials import add_credentials, credentials_of
 from sluice.net.address import DEFAULT_HELP, default_address
 from sluice.spark.stopping import stopping
 from sluice.verb import Verb

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.client.credentials import Credentials, add_credentials, credentials_of
+from sluice.client.verbs.credentials import Credentials, add_credentials, credentials_of
 from sluice.errors import LinkError
 from sluice.net.address import DEFAULT_HELP
 from sluice.verb import Verb

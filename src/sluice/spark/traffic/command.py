@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.client.credentials import add_credentials, credentials_of
+from sluice.client.verbs.credentials import add_credentials, credentials_of
 from sluice.verb import Verb, progress_bar
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sluice.client.credentials import Credentials, add_credentials, credentials_of
+from sluice.client.verbs.credentials import Credentials, add_credentials, credentials_of
 from sluice.errors import ConfigurationError
 from sluice.files import FORMATS
 from sluice.net.address import DEFAULT_HELP

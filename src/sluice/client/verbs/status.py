@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sluice.client.credentials import add_credentials, credentials_of
+from sluice.client.verbs.credentials import add_credentials, credentials_of
 from sluice.net.address import DEFAULT_HELP
 from sluice.verb import Verb
 

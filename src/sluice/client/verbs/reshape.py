@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sluice.client.credentials import add_credentials, credentials_of
+from sluice.client.verbs.credentials import add_credentials, credentials_of
 from sluice.errors import ConfigurationError
 from sluice.net.address import DEFAULT_HELP
 from sluice.verb import Verb

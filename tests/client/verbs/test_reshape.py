@@ -15,9 +15,10 @@ import pytest
 from sluice.broker.config import ServerConfig
 from sluice.broker.server import Server
 from sluice.cli import main
-from sluice.client import reshape, reshape_command
+from sluice.client import reshape
 from sluice.client.background import Background
 from sluice.client.tree import Tree
+from sluice.client.verbs import reshape as reshape_command
 from tests.broker.test_shape import known
 from tests.patience import PATIENCE_SECONDS
 from tests.terminal import at_terminal
