@@ -139,14 +139,17 @@ class Reshape(Scenario):
     def checks_of(self, plan: Plan) -> tuple[Check, ...]:
         """Streams are stored first and come again after a failure; what else holds of them is checked elsewhere.
 
-        On the way to a root publications may overtake each other where a broker flips, and those that a cache brings, too: what
-        comes too late is withheld, and told.
+        On the way to a root publications may overtake each other where a broker flips: what comes too late is withheld, and
+        told. What was published before anybody asked for order has no place in it: no cache brings it to those who do.
         """
         if plan.config.durable:
             return (PUBLISHED, WANTED, LOGGED, STORED_FIRST, *RELIABLE)
+        left_out = []
         if plan.config.order_algorithm == "rooted":
-            return tuple(check for check in self.checks if check not in (WITHHELD, CACHED))
-        return self.checks
+            left_out.append(WITHHELD)
+        if plan.options["asks"] == "order":
+            left_out.append(CACHED)
+        return tuple(check for check in self.checks if check not in left_out)
 
     def _replacements(self, draft: Draft, end: float) -> list[Planned]:
         random = draft.random("replacements")
