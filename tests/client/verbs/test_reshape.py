@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -21,7 +22,6 @@ from sluice.client.tree import Tree
 from sluice.client.verbs import reshape as reshape_command
 from tests.broker.test_shape import known
 from tests.patience import PATIENCE_SECONDS
-from tests.terminal import at_terminal
 
 
 class Brokers:
@@ -145,9 +145,20 @@ def test_what_has_changed_since_somebody_was_asked_is_not_done(
     assert status == 2 and "has changed since you were asked" in text
 
 
-def test_ctrl_c_where_it_asks(network: Brokers) -> None:
-    words = ("link", "replace", "b1", "b2", "--by", "b1", "b3", "--at", network.servers["b1"].address)
-    assert at_terminal(*words, interrupt_at="[y/N]").status == 130
+def test_ctrl_c_where_it_asks(say: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that waits for an answer cannot be interrupted, nor can an event loop: it is asked where both are not."""
+    asked: list[threading.Thread] = []
+
+    def interrupted(question: str) -> str:
+        asked.append(threading.current_thread())
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", interrupted)
+    status, text = say("link", "replace", "b1", "b2", "--by", "b1", "b3")
+    assert status == 130 and "done" not in text and asked == [threading.main_thread()]
 
 
 def test_ctrl_c_while_it_waits(say: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,9 +251,10 @@ def _() -> Patch:
 )
 def _() -> Patch:
     def make(original: Any) -> Any:
-        def take_in(self: Mending, peer: str, generation: int, ghost: str) -> None:
-            original(self, peer, generation, ghost)
-            self._drop_ghost(ghost)
+        def take_in(self: Mending, peer: str, generation: int) -> None:
+            original(self, peer, generation)
+            for ghost in [*self._ghosts]:
+                self._drop_ghost(ghost)
 
         return take_in
 
@@ -267,7 +268,7 @@ def _() -> Patch:
     first=13,
 )
 def _() -> Patch:
-    return Directions, "succeed", lambda original: lambda self, ghost, heir: None
+    return Directions, "conceal", lambda original: lambda self, source, peer: None
 
 
 @mutant("reshape", "taken-for-lost", "a link that was taken away by hand is replaced as if it had broken", first=13)
