@@ -38,10 +38,10 @@ demo: $(KERNELS) ## watch matching on a live stream of stock quotes (Ctrl-C stop
 $(CLASSES): tests/jvm.py $(READY) | setup
 	@echo "test: keeping the classes of Spark"; $(BIN)/python -m tests.jvm 2>/dev/null || echo "test: going on without them"
 
-# Two things at a time, as most machines have two cores: first what is made once and types, then the tests.
+# For two cores: first what is made once beside types, then tests, three at a time, since many wait for sockets and processes.
 test: ## lint, types, doctests, examples in the docs, and all tests
 	@$(MAKE) --no-print-directory --jobs=2 $(CLASSES) lint
-	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
+	$(BIN)/python -m pytest --numprocesses=3 -m "not long"
 
 lint: $(READY) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/ruff check .

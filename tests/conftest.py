@@ -3,7 +3,7 @@
 The suite is the same at every run. For a longer or a different one, set `SLUICE_EXAMPLES` (times as many examples) or
 `SLUICE_SEED` (other examples; the seed is printed on top of the report).
 
-`make test` has two workers (pytest-xdist). Any test may run beside any other one.
+`make test` has three workers (pytest-xdist). Any test may run beside any other one.
 """
 
 from __future__ import annotations
