@@ -112,6 +112,7 @@ def test_a_broker_needs_a_name() -> None:
         ({"links": ("a:0",)}, "port 0, which nobody can dial"),
         ({"listen": "a:5", "links": ("sluice://a:5",)}, "where b1 itself listens"),
         ({"merge_ratio": 0.5}, "merge_ratio is 0.5: it is at least 1"),
+        ({"watched_heartbeats": 2}, "watched_heartbeats is 2: 3 silent ones cannot be among them"),
         ({"cache_seconds": 0}, "cache_seconds is 0: it is more than 0"),
         ({"cache_seconds": float("nan")}, "more than 0"),
         ({"cache_notifications": -1}, "not below 0"),

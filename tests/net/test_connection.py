@@ -27,6 +27,7 @@ class End:
         max_message_bytes: int = 1 << 24,
         on_made: Callable[[], None] = lambda: None,
         silent_heartbeats: int = SILENT_HEARTBEATS,
+        watched_heartbeats: int | None = None,
     ) -> None:
         self.came: list[Anything] = []
         self.turns: list[int] = []
@@ -39,6 +40,7 @@ class End:
             on_made=on_made,
             heartbeat_seconds=heartbeat_seconds,
             silent_heartbeats=silent_heartbeats,
+            watched_heartbeats=watched_heartbeats,
             max_message_bytes=max_message_bytes,
         )
 
@@ -190,6 +192,23 @@ async def test_a_silent_peer_is_cut_off(silent_heartbeats: int) -> None:
         )
         assert isinstance(wire.came[-1], Bye)
         assert f"nothing was heard for {silent_heartbeats} heartbeats" in wire.came[-1].reason
+
+
+@played
+async def test_a_peer_that_stutters_is_cut_off_where_more_heartbeats_are_watched() -> None:
+    """It says something after every second heartbeat that it has missed: three in a row never come together."""
+    patient = End(heartbeat_seconds=0.05)
+    strict = End(heartbeat_seconds=0.05, watched_heartbeats=6)
+    async with wired(patient) as one, wired(strict) as other:
+        while not strict.connection.closing:
+            for wire, end in ((one, patient), (other, strict)):
+                if list(end.connection._missed)[-2:] == [True, True]:
+                    await wire.say(b"".join(encode(Ping())))
+            await asyncio.sleep(0.005)
+        await other.read()
+        assert isinstance(other.came[-1], Bye)
+        assert "nothing was heard for 3 heartbeats of 0.05 s, among the last" in other.came[-1].reason
+        assert not patient.connection.closing
 
 
 @played

@@ -149,6 +149,9 @@ class ServerConfig:
     max_subscriptions: Annotated[int, "subscriptions, advertisements and watches of all clients together"] = 2_000_000
     heartbeat_seconds: Annotated[float, "how long a link is quiet before it is asked whether it lives"] = 5.0
     silent_heartbeats: Annotated[int, "after so many heartbeats without a word whoever is at the other end is gone"] = 3
+    watched_heartbeats: Annotated[
+        int | None, "the silent ones may be any among so many; none: they follow each other"
+    ] = None
     repair: Annotated[
         bool,
         "whether a link that broke is replaced by another one to a neighbour of the neighbour; as in the whole network",
@@ -212,6 +215,11 @@ class ServerConfig:
         for name in ("merge_ratio", "memory_bytes", "outbox_bytes", "max_connections", "silent_heartbeats"):
             if not getattr(self, name) >= 1:
                 yield f"{name} is {getattr(self, name)}: it is at least 1"
+        if self.watched_heartbeats is not None and self.watched_heartbeats < self.silent_heartbeats:
+            yield (
+                f"watched_heartbeats is {self.watched_heartbeats}: {self.silent_heartbeats} silent ones cannot be among them; "
+                "take more, or lower silent_heartbeats"
+            )
         if not 0 <= self.merge_budget <= 1:
             yield f"merge_budget is {self.merge_budget}: it is a share of all notifications, from 0 to 1"
         for name in ("cache_notifications", "lease_seconds", "renew_seconds", "patience_seconds", "max_subscriptions"):

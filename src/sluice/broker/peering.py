@@ -62,6 +62,7 @@ class Host(Protocol):
     outbox_bytes: int
     heartbeat_seconds: float
     silent_heartbeats: int
+    watched_heartbeats: int | None
 
     def met(self, peering: Peering) -> None:
         """There is a connection; nobody has said anything."""
@@ -127,6 +128,7 @@ class Peering:
             on_made=lambda: host.met(self),
             heartbeat_seconds=host.heartbeat_seconds,
             silent_heartbeats=host.silent_heartbeats,
+            watched_heartbeats=host.watched_heartbeats,
             max_message_bytes=MAX_CLIENT_MESSAGE_BYTES,
         )
 

@@ -88,6 +88,7 @@ class Server:
         self.outbox_bytes = config.outbox_bytes
         self.heartbeat_seconds = config.heartbeat_seconds
         self.silent_heartbeats = config.silent_heartbeats
+        self.watched_heartbeats = config.watched_heartbeats
         #: Where it listens, once it does.
         self.address = config.address
         self._security = Security()

@@ -7,6 +7,7 @@ many heartbeats or takes as long for one message is told why (`Bye`) and cut off
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -36,6 +37,7 @@ class Connection(asyncio.Protocol):
         on_made: Callable[[], None] = lambda: None,
         heartbeat_seconds: float = 5.0,
         silent_heartbeats: int = SILENT_HEARTBEATS,
+        watched_heartbeats: int | None = None,
         max_message_bytes: int = MAX_CLIENT_MESSAGE_BYTES,
     ) -> None:
         self._on_messages = on_messages
@@ -44,6 +46,8 @@ class Connection(asyncio.Protocol):
         self._on_made = on_made
         self._heartbeat_seconds = heartbeat_seconds
         self._silent_heartbeats = silent_heartbeats
+        #: Whether the last heartbeats were missed: so many of these as may be make a peer that is gone.
+        self._missed: deque[bool] = deque(maxlen=watched_heartbeats or silent_heartbeats)
         self._reader = FrameReader(max_message_bytes)
         self._said, self._heard = ClocksSaid(), ClocksHeard()
         self._transport: asyncio.Transport | None = None
@@ -53,8 +57,8 @@ class Connection(asyncio.Protocol):
         self._flushes = False
         self._beat: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
-        #: How long ago, in heartbeats, the peer last said something, and since when a message of its is not complete.
-        self._silent = 0
+        #: When the peer last said something, and for how many heartbeats a message of its is not complete.
+        self._heard_at = self._loop.time()
         self._unfinished = 0
         self._quiet = True
         self._reason = ""
@@ -78,7 +82,7 @@ class Connection(asyncio.Protocol):
         if self._reason and self._can_half_close:
             return  # goodbye was said: what still comes is not heard
         self.bytes_in += len(data)
-        self._silent = 0
+        self._heard_at = self._loop.time()
         try:
             messages = [decode(type, payload, self._heard) for type, payload in self._reader.feed(data)]
         except ProtocolError as error:
@@ -220,10 +224,15 @@ class Connection(asyncio.Protocol):
             self.send(Ping())
             self.flush()  # before the next line: what is said only to be heard does not make the next time less quiet
         self._quiet = True
-        self._silent += self._transport.is_reading()
+        now = self._loop.time()
+        if not self._transport.is_reading():
+            self._heard_at = now  # it may have spoken
+        # Both ends have the same rhythm, but not the same time: one heartbeat without a word is nothing yet.
+        self._missed.append(now - self._heard_at > 1.5 * self._heartbeat_seconds)
         self._unfinished = self._unfinished + 1 if self._reader.held else 0
         patience = f"{self._silent_heartbeats} heartbeats of {self._heartbeat_seconds} s"
-        if self._silent > self._silent_heartbeats:
-            self.close(f"nothing was heard for {patience}")
+        if sum(self._missed) >= self._silent_heartbeats:
+            among = "" if all(self._missed) else f", among the last {len(self._missed)}"
+            self.close(f"nothing was heard for {patience}{among}")
         elif self._unfinished > self._silent_heartbeats:
             self.close(f"a message took longer than {patience}")
