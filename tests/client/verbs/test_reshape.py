@@ -46,7 +46,7 @@ class Brokers:
         self._background.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def network() -> Iterator[Brokers]:
     """b1 is linked to b2, and b2 to b3."""
     network = Brokers("b1", "b2", "b3")
@@ -125,14 +125,14 @@ def test_a_link_is_taken_away_and_added_again(say: Callable[..., tuple[int, str]
 def test_a_link_is_replaced_when_somebody_agrees(
     say: Callable[..., tuple[int, str]], network: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("link", "replace", "b1", "b3", "--by", "b2", "b3")
+    words = ("link", "replace", "b2", "b3", "--by", "b1", "b3")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: "no")
-    assert say(*words) == (1, "replaces the link b1 - b3 by b2 - b3\ntouches b1, b2 and b3\n")
+    assert say(*words) == (1, "replaces the link b2 - b3 by b1 - b3\ntouches b2, b1 and b3\n")
     monkeypatch.setattr("builtins.input", lambda question: "yes")
     status, text = say(*words)
-    assert status == 0 and "b1 - b3 by b2 - b3: done (b1, b2, b3)" in text
-    assert {*network.servers["b3"].peers} >= {"b2"} and "b1" not in network.servers["b3"].peers
+    assert status == 0 and "b2 - b3 by b1 - b3: done (b2, b1, b3)" in text
+    assert {*network.servers["b3"].peers} >= {"b1"} and "b2" not in network.servers["b3"].peers
 
 
 def test_what_has_changed_since_somebody_was_asked_is_not_done(
