@@ -29,6 +29,7 @@ class Job:
     #: The neighbours on the chain in the new tree.
     prev: Peer | None
     next: Peer | None
+    #: Whether A has no working link to B any more, or had none at some time since.
     is_broken: bool
     is_steered: bool
     #: The generations that the old link and the new one will have.

@@ -146,6 +146,7 @@ class Reshape:
             self._part(peer)
         job = self.job
         if job is not None and peer in _ends(job.plan, self._host.name) and peer in job.old:
+            job.is_broken = True
             self._host.hold(job.old[peer].channel)
             job.old[peer] = Old(job.old[peer].channel, has_heard=True, has_said=True)
             self._clear(job)
@@ -441,8 +442,10 @@ class Reshape:
             self._host.send(plan.a, Parted(job.generations[0]))
         if name == plan.a:
             self._parting[plan.b] = job.id
-            if plan.b not in self.links or job.is_broken or job.is_parted:
+            if plan.b not in self.links or job.is_parted:
                 self._part(plan.b)
+            elif job.is_broken:  # it is back, and the other end may have forgotten why it is to go
+                self._host.send(plan.b, Parted(job.generations[0]))
 
     def _parted(self, peer: Peer, generation: int) -> None:
         """The other end of a link needs it no longer, or knows better, or does not know that it was added again."""

@@ -280,3 +280,24 @@ def _() -> Patch:
         return lose
 
     return Mending, "lose", make
+
+
+@mutant(
+    "reshape",
+    "break-forgotten",
+    "an old link that broke and is back is left to an end that has forgotten the job",
+    first=603894,
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def unlinked(self: Reshape, *event: Any, **more: Any) -> bool:
+            job = self.job
+            was_broken = job is not None and job.is_broken
+            is_known = original(self, *event, **more)
+            if job is not None:
+                job.is_broken = was_broken
+            return bool(is_known)
+
+        return unlinked
+
+    return Reshape, "unlinked", make
