@@ -42,6 +42,14 @@ def test_who_is_out_of_touch_is_waited_for_a_while() -> None:
     assert source.needs_from(62.0) == 1, "it may have begun anew"
 
 
+def test_the_end_of_the_stream_does_not_go_back_when_something_of_it_comes_by_again() -> None:
+    source = Source("b", 0, 0, CONFIG)
+    source.stored(1, 7)
+    source.stored(2, 9)
+    source.stored(1, 7)
+    assert source.head == 2 and source.moment == 9
+
+
 def test_after_a_start_all_are_waited_for() -> None:
     source = Source("b", 12, 0, CONFIG)
     assert source.needs_from(0.0) == 1

@@ -203,3 +203,18 @@ def test_what_has_passed_does_not_come_again_over_the_channel_that_follows() -> 
     world.heal_link("a", "d")
     world.settle()
     assert passed == []
+
+
+def test_nothing_is_left_of_channels_that_are_gone() -> None:
+    world = network(replace(CONFIG, durable=True))
+    id = world.new_id("client-sa")
+    assert id is not None
+    world.command("client-sa", Subscribe(id, parse("true"), reliable=True))
+    world.run(world.now + 10.0)
+    for plan in (("b", "c", "a", "d"), ("a", "d", "b", "c")) * 3:
+        assert order(world, *plan).stage == Stage.DONE
+        world.run(world.now + 10.0)
+    told = {name: set(node.core.reliable.source.told) for name, node in world.brokers.items() if node.core is not None}
+    assert told["c"] and told["d"], "somebody behind b relies on them"
+    for name, node in world.brokers.items():
+        assert node.core is not None and told[name] <= set(node.core.roles)

@@ -155,7 +155,7 @@ class Links(ABC):
 
     def join(self, peer: Peer) -> None:
         """The other end knows a channel, too: it takes part in reliable delivery and in order."""
-        self.reliable.linked(peer)
+        self.reliable.relinked(peer)
         self.order.linked(peer)
 
     def tell(self, peer: Peer, kinds: Iterable[Kind], base: Peer | None = None) -> Iterator[Change | Snapshot]:
@@ -240,6 +240,7 @@ class Links(ABC):
         for peer in peers:
             del self.roles[peer]
             self.held.pop(peer, None)
+            self.reliable.relinked(peer)
             self.directions.unlinked(peer)
             self.intake.unlinked(peer)
         self._void(peers, successors or {})

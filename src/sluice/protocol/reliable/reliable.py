@@ -107,8 +107,8 @@ class Reliable:
                 self._deliver(self.subscribers.begin(self._streams(), now))
                 self._deliver(self.subscribers.ready(self._streams()))
 
-    def linked(self, peer: Peer) -> None:
-        """A link to a broker came up: whoever is behind it may have missed something."""
+    def relinked(self, peer: Peer) -> None:
+        """A link came up or is gone: whoever is behind it may have missed something."""
         self.source.told.pop(self._directions.of(peer), None)
 
     def _clocks(self) -> Clocks:

@@ -112,10 +112,10 @@ class Source:
         return [self.head - min(self.reached.get(name, 0), self.head) for name in known if name != self._name]
 
     def stored(self, offset: int, moment: int) -> None:
-        """The stream goes on."""
-        self.head = offset
-        if moment:
-            self.moment = moment
+        """The stream goes on; or something of it comes by again, on its way from one broker to another that has missed it."""
+        if offset > self.head:
+            self.head = offset
+            self.moment = moment or self.moment
 
     def promised(self, present: int) -> int:
         """The moment that all that is to come will be later than; `present` is that without any crash."""

@@ -8,6 +8,7 @@ from sluice.broker.core.broker import Broker
 from sluice.broker.core.links import Links
 from sluice.protocol.events import Received
 from sluice.protocol.export import Replica
+from sluice.protocol.reliable.source import Source
 from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.doubt import Doubts
 from sluice.protocol.reshape.job import Job
@@ -301,3 +302,19 @@ def _() -> Patch:
         return unlinked
 
     return Reshape, "unlinked", make
+
+
+@mutant(
+    "reshape",
+    "end-goes-back",
+    "a stream ends where the last of it ended that came by its own broker, on the way to one that has missed it",
+    first=501708,
+)
+def _() -> Patch:
+    def make(original: Any) -> Any:
+        def stored(self: Source, offset: int, moment: int) -> None:
+            self.head = offset
+
+        return stored
+
+    return Source, "stored", make
