@@ -27,7 +27,7 @@ $(READY): pyproject.toml tools/constraints.txt tools/setup.sh
 	@touch $@
 
 # Compiled ahead of time, and anew when a source of theirs has changed.
-$(KERNELS): $(READY) $(wildcard src/sluice/match/*.py)
+$(KERNELS): $(READY) $(wildcard src/sluice/match/kernels/*.py)
 	@echo "setup: compiling the kernels of the matcher"; $(BIN)/python -m sluice.match.warm
 	@touch $@
 

@@ -22,11 +22,11 @@ from bench.data_centres import EDGES, acquainted, data_centres, edges_of, standi
 from sluice import parse
 from sluice.client.bus import Bus
 from sluice.client.subscription import LiveSubscription
-from sluice.sim.ordered import Ordered
 from sluice.sim.padres.checks import ordering_degree
 from sluice.sim.padres.plan import Publication
 from sluice.sim.spec import ORDER, check
-from sluice.sim.trace import Notified, Published, Subscribed, Trace
+from sluice.sim.trace.ordered import Ordered
+from sluice.sim.trace.trace import Notified, Published, Subscribed, Trace
 
 #: What subscribers want, one after the other.
 WHERES = ("n >= 0", "n % 2 = 0", "n % 3 > 0")

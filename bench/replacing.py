@@ -20,7 +20,7 @@ from sluice.protocol.reshape import messages as reshape
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Neighbours, ReshapeMessage, Stage
 from sluice.sim.cugola import Plan, Protocol, Publication, Substitution, run
-from sluice.sim.world import World
+from sluice.sim.world.world import World
 
 #: How long a link of the simulated network takes; costs are in link delays.
 DELAY_SECONDS = 0.01

@@ -57,7 +57,6 @@ from sluice.protocol.messages import (
     Started,
     Version,
 )
-from sluice.protocol.orders import Connect, Ordered, Part, Replace
 from sluice.protocol.questions import (
     Answer,
     Commit,
@@ -90,6 +89,7 @@ from sluice.protocol.reshape.messages import (
     Prepare,
     Reshaping,
 )
+from sluice.protocol.rewiring import Connect, Ordered, Part, Replace
 from sluice.protocol.wire.codec import decode, encode
 from sluice.protocol.wire.frames import MORE, FrameReader
 from sluice.protocol.wire.link import (

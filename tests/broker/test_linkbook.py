@@ -17,9 +17,9 @@ from sluice.broker.server import Server
 from sluice.errors import ConfigurationError
 from sluice.net.address import Address
 from sluice.protocol.messages import Kind
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.questions import Answer, Done, Failed, Question
 from sluice.protocol.reshape.messages import Mark
+from sluice.protocol.rewiring import Connect, Leave, Part, Replace
 from tests.broker.raw import Guest, played, running, until
 
 A, B, C = (Address.of(f"h:{port}") for port in (1, 2, 3))

@@ -20,8 +20,8 @@ from sluice.client.subscription import LiveSubscription
 from sluice.client.tree import Replacement
 from sluice.errors import RequestError
 from sluice.protocol.messages import Change, Entry, Kind, Version
-from sluice.protocol.orders import Replace
 from sluice.protocol.reshape.messages import Dial, HangUp
+from sluice.protocol.rewiring import Replace
 from tests.broker.raw import played, running, until
 from tests.client.test_move import line
 from tests.network.processes import Relay

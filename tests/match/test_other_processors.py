@@ -21,7 +21,7 @@ def test_without_avx512(tmp_path: Path) -> None:
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
     }
-    asked = [sys.executable, "-c", "from sluice.match.vectors import AVAILABLE; print(AVAILABLE)"]
+    asked = [sys.executable, "-c", "from sluice.match.kernels.vectors import AVAILABLE; print(AVAILABLE)"]
     assert subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout == "False\n"
     tests = [str(HERE / "test_tiles.py"), str(HERE / "test_vectors.py")]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]

@@ -7,7 +7,7 @@ import pytest
 
 from sluice import Matcher
 from sluice.match import index
-from sluice.match.layout import LEAF_ROWS
+from sluice.match.kernels.layout import LEAF_ROWS
 
 COUNT = 16 * LEAF_ROWS + 500
 

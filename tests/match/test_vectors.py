@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sluice import Matcher
-from sluice.match.layout import COLUMN_ROWS, MIXED_ROWS, STEP
+from sluice.match.kernels.layout import COLUMN_ROWS, MIXED_ROWS, STEP
 
 
 @pytest.mark.parametrize("extra", range(2 * STEP + 2))

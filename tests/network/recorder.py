@@ -36,9 +36,9 @@ from sluice.protocol.wire.link import (
     Ping,
     Welcome,
 )
-from sluice.sim import trace as said
 from sluice.sim.domain import parsed
 from sluice.sim.plan import Action, Advertise, Cancel, Publish, Subscribe, Watch
+from sluice.sim.trace import trace as said
 from tests.patience import PATIENCE_SECONDS
 
 #: More than a test publishes: nobody is slow here.

@@ -17,9 +17,9 @@ from sluice.broker.supervise import Network
 from sluice.broker.topology import topology
 from sluice.client.subscription import ReliableSubscription
 from sluice.model import parse
-from sluice.sim import streamed
-from sluice.sim import trace as said
 from sluice.sim.spec import LOGGED, PUBLISHED, RELIABLE, WANTED, check
+from sluice.sim.trace import streamed
+from sluice.sim.trace import trace as said
 from tests.network.drill import LOOK_SECONDS, Logs, Lost, Publishing, Report, log_of, until
 from tests.network.processes import started
 from tests.patience import PATIENCE_SECONDS

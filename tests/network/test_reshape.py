@@ -21,9 +21,9 @@ from sluice.broker.topology import topology
 from sluice.client.bus import Bus
 from sluice.client.reshape import leave, replace, tree_of
 from sluice.client.tree import Replacement, Tree
-from sluice.sim import trace as said
 from sluice.sim.spec import ALL, REFUSED, REFUSING
-from sluice.sim.trace import Trace
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.trace import Trace
 from tests.network.processes import Relay, restart, started
 from tests.network.test_traces import Run, Setting, judge
 from tests.patience import PATIENCE_SECONDS

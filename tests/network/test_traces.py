@@ -16,12 +16,12 @@ import pytest
 
 from sluice.broker.supervise import Network
 from sluice.broker.topology import topology
-from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS, parsed
 from sluice.sim.plan import Action, Publish
 from sluice.sim.spec import ALL, check
 from sluice.sim.spec.violation import Check
-from sluice.sim.trace import Trace
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.trace import Trace
 from sluice.sim.workload import Churn
 from tests.network.processes import Relay, restart, started
 from tests.network.recorder import Client, Recorder

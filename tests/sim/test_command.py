@@ -11,7 +11,7 @@ from sluice.cli import main
 from sluice.sim import command
 from sluice.sim.mutants import MUTANTS, Mutant
 from sluice.sim.scenario import SCENARIOS
-from sluice.sim.trace import Trace
+from sluice.sim.trace.trace import Trace
 from tests.terminal import at_terminal
 
 Run = Callable[..., tuple[int, str, str]]

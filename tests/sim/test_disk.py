@@ -9,11 +9,11 @@ from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.batch import Records
 from sluice.protocol.questions import Failed, Resume, Resumed
-from sluice.sim import streamed
-from sluice.sim.disk import Disk
 from sluice.sim.spec import STREAMS, check
-from sluice.sim.trace import Refused
-from sluice.sim.world import World
+from sluice.sim.trace import streamed
+from sluice.sim.trace.trace import Refused
+from sluice.sim.world.disk import Disk
+from sluice.sim.world.world import World
 
 
 def batch(first: int, count: int = 1) -> Records:

@@ -13,10 +13,10 @@ from sluice.client.session import commands as client
 from sluice.model.parse import parse
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Kind, Message
-from sluice.sim import faults
-from sluice.sim import trace as said
 from sluice.sim.fresh import tables_of
-from sluice.sim.world import World
+from sluice.sim.trace import trace as said
+from sluice.sim.world import faults
+from sluice.sim.world.world import World
 
 LEASE = LeaseConfig(renew_seconds=5, lease_seconds=20, max_delay_seconds=1, diameter=3)
 

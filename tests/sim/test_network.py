@@ -9,7 +9,7 @@ from sluice.protocol.complete import CacheConfig
 from sluice.protocol.lease import LeaseConfig
 from sluice.sim import Network, SpecificationError
 from sluice.sim.mutants import MUTANTS
-from sluice.sim.trace import Configured, Quiet, Topology
+from sluice.sim.trace.trace import Configured, Quiet, Topology
 
 
 def small(**more: object) -> Network:

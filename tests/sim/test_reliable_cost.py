@@ -13,9 +13,9 @@ from sluice.protocol.events import Received
 from sluice.protocol.messages import Missing, Notify
 from sluice.protocol.reliable.config import ReliableConfig
 from sluice.sim.domain import POINTS, TEXTS, parsed
-from sluice.sim.nodes import BrokerNode
 from sluice.sim.workload import tree
-from sluice.sim.world import World
+from sluice.sim.world.nodes import BrokerNode
+from sluice.sim.world.world import World
 
 NAMES = tuple(f"B{number}" for number in range(6))
 

@@ -11,11 +11,11 @@ import pytest
 from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.reliable.config import ReliableConfig
-from sluice.sim import streamed
-from sluice.sim import trace as said
 from sluice.sim.domain import POINTS, TEXTS, Record, parsed
 from sluice.sim.gryphon import Generic, Topology
-from sluice.sim.world import World
+from sluice.sim.trace import streamed
+from sluice.sim.trace import trace as said
+from sluice.sim.world.world import World
 
 REST = 200.0
 

@@ -10,10 +10,10 @@ from collections import Counter
 import pytest
 
 from sluice.errors import SluiceError
-from sluice.sim import streamed
-from sluice.sim import trace as said
 from sluice.sim.plan import Damage, Garbage
 from sluice.sim.scenario import ALL_FAULTS, ROUTINGS, SCENARIOS, Choices, scenario_named
+from sluice.sim.trace import streamed
+from sluice.sim.trace import trace as said
 from sluice.sim.workload import diameter, tree
 
 NAMES = ("routing", "completeness", "interest", "leases", "streams", "replay", "reliable", "order", "reshape")

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.sim import trace as said
-from sluice.sim.codec import TraceError, from_json, to_json
-from sluice.sim.trace import (
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.codec import TraceError, from_json, to_json
+from sluice.sim.trace.trace import (
     Configured,
     Notified,
     Published,

@@ -14,8 +14,8 @@ from sluice.model.parse import parse
 from sluice.protocol.events import LinkDown, LinkUp, Received, Tick
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Kind
-from sluice.sim import trace as said
-from sluice.sim.world import CoreError, NeverQuiet, World
+from sluice.sim.trace import trace as said
+from sluice.sim.world.world import CoreError, NeverQuiet, World
 
 EVERYTHING = parse("true")
 

@@ -22,7 +22,6 @@ from sluice.match.filterset import FilterSet
 from sluice.model import parse
 from sluice.protocol.batch import Batch, Peer
 from sluice.protocol.messages import EntryId, Reply, Request
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.questions import (
     NO_LOG,
     Answer,
@@ -39,6 +38,7 @@ from sluice.protocol.questions import (
     Resume,
     Resumed,
 )
+from sluice.protocol.rewiring import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
 
 #: No question waits longer than this for something new.

@@ -54,10 +54,10 @@ from sluice.protocol.events import (
 )
 from sluice.protocol.events import Store as StoreEffect
 from sluice.protocol.messages import Change, Deliver, Kind, Message, Notify, Reply, Request, Role, Snapshot
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.questions import Failed
 from sluice.protocol.reshape.channel import link_of, split
 from sluice.protocol.reshape.messages import Dial, HangUp, LinkAdded, LinkRemoved, Reshaped
+from sluice.protocol.rewiring import Connect, Leave, Part, Replace
 from sluice.protocol.wire.link import PROTOCOL, Elsewhere, Hello, Welcome
 
 #: How often the broker looks after memory and patience.

@@ -22,7 +22,6 @@ from sluice.net.address import Address
 from sluice.protocol.batch import Peer
 from sluice.protocol.events import Event, LinkUp
 from sluice.protocol.messages import Reply, Request, Role
-from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
 from sluice.protocol.questions import Answer, Done, Failed
 from sluice.protocol.reshape.messages import (
     Allow,
@@ -38,6 +37,7 @@ from sluice.protocol.reshape.messages import (
     Substitute,
     Unreachable,
 )
+from sluice.protocol.rewiring import Connect, Leave, Ordered, Part, Replace
 
 #: How long a broker that was dialled for a job, and refuses because it dials itself, may take to come.
 CROSSING_SECONDS = 1.0

@@ -14,8 +14,8 @@ from sluice.client.survey import survey
 from sluice.client.tree import Replacement, Tree
 from sluice.errors import RequestError
 from sluice.protocol.batch import Peer
-from sluice.protocol.orders import Connect, Leave, Order, Ordered, Part, Replace
 from sluice.protocol.questions import Answer, Failed
+from sluice.protocol.rewiring import Connect, Leave, Order, Ordered, Part, Replace
 
 #: How long one order may take before nobody waits for it any more; brokers give a job up sooner.
 ORDER_SECONDS = 90.0

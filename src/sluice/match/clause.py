@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, OTHER_BIT, TRUE_CODE, Axis, Fields
+from sluice.match.kernels.layout import MASK, RANGE
 from sluice.match.keys import ends
-from sluice.match.layout import MASK, RANGE
 from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered
 from sluice.model.values import Kind

@@ -1,7 +1,7 @@
 """How many records matched each subscription, added up over batches: what a report needs, at a fraction of what the pairs cost.
 
 Where matching must write every pair of record and subscription down, counting groups the records of a batch by what
-they lead to and sorts them, so that most subscriptions are answered by two searches (`sluice.match.tally`). Larger
+they lead to and sorts them, so that most subscriptions are answered by two searches (`sluice.match.kernels.tally`). Larger
 batches are cheaper.
 """
 

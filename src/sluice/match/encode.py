@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fields, NameFields
+from sluice.match.kernels.layout import MISSING
 from sluice.match.keys import EXACT, around, double_key, text_key, time_key, utf8
-from sluice.match.layout import MISSING
 from sluice.model.notification import Notifications, attributes, from_arrow
 from sluice.model.values import Kind, Value, kind_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match.layout import MISSING
+from sluice.match.kernels.layout import MISSING
 from sluice.model.values import Kind
 
 

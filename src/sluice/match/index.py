@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match import scan, tally, tiles
-from sluice.match.access import count_keys
 from sluice.match.clause import Clause
-from sluice.match.cover import covered, overlapping
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.layout import HEADER, LARGE, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
+from sluice.match.kernels import scan, tally, tiles
+from sluice.match.kernels.access import count_keys
+from sluice.match.kernels.cover import covered, overlapping
+from sluice.match.kernels.layout import HEADER, LARGE, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
+from sluice.match.kernels.rows import insert, remove
 from sluice.match.reserve import Reserve
-from sluice.match.rows import insert, remove
 
 _FIRST_WORDS = 256 * 1024
 #: Large groups per record, on average, that a batch can put off; more are matched at once.

@@ -1,7 +1,7 @@
 """Which of a million subscriptions does this record satisfy? The matcher answers, for one record or a batch at a time.
 
 Subscriptions come and go at any time, in place. The matcher keeps their texts and an index of their clauses
-(`sluice.match.scan`); what the index cannot decide alone it confirms with the exact algebra of `sluice.model`, so that the
+(`sluice.match.index`); what the index cannot decide alone it confirms with the exact algebra of `sluice.model`, so that the
 answer is always that of `sluice.match.naive`. All methods may be called from several threads.
 """
 
@@ -20,15 +20,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError
-from sluice.match import query, scan, store
+from sluice.match import query, store
 from sluice.match.clause import Clause, clauses
-from sluice.match.cover import PENDING
 from sluice.match.encode import encode
 from sluice.match.explain import Explanation, explain
 from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
 from sluice.match.index import Ids, Index
+from sluice.match.kernels import scan
+from sluice.match.kernels.cover import PENDING
+from sluice.match.kernels.layout import STEP
 from sluice.match.keys import EXACT, text_key, utf8
-from sluice.match.layout import STEP
 from sluice.match.loading import CHUNK, pairs, parse_row
 from sluice.match.merging import MergeIndex
 from sluice.match.reading import meaning, remember, text_of

@@ -3,7 +3,7 @@
 A row of tests covers a box if each test holds for both ends of the box on its field, which is matching with `upper` and
 `lower` set to those ends. Answers are always complete. For a *plain* box, one interval per side with ends that keys can say
 exactly, they are also exact; for any other the matcher asks the algebra about each. Overlap is asked for interval by interval,
-with what the keys leave open marked for the kernel (`sluice.match.cover`).
+with what the keys leave open marked for the kernel (`sluice.match.kernels.cover`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from sluice.match.cover import BLURRED, CHOSEN, GIVEN, IMPLIED, VAGUE
 from sluice.match.encode import Rows, Words, string_bit
 from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, TRUE_CODE, Axis, Fields, NameFields
+from sluice.match.kernels.cover import BLURRED, CHOSEN, GIVEN, IMPLIED, VAGUE
+from sluice.match.kernels.layout import LARGEST, MISSING
 from sluice.match.keys import EXACT, ends
-from sluice.match.layout import LARGEST, MISSING
 from sluice.model.constraint import Constraint
 from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered

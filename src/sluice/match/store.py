@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError
-from sluice.match import layout
+from sluice.match.kernels import layout
 
 #: Raised whenever the layout of the heap changes: an older file is refused, not misread.
 VERSION = 2

@@ -10,30 +10,15 @@ import hashlib
 from pathlib import Path
 
 from sluice.match.counting import Counting
-from sluice.match.layout import LARGE
+from sluice.match.kernels.layout import LARGE
 from sluice.match.matcher import Matcher
 
-_HERE = Path(__file__).parent
-_SOURCES = (
-    "access",
-    "cover",
-    "groups",
-    "heap",
-    "layout",
-    "leaves",
-    "plain",
-    "pointers",
-    "rows",
-    "scan",
-    "tally",
-    "tiles",
-    "vectors",
-)
+_KERNELS = Path(__file__).parent / "kernels"
 
 
 def refresh(cache: Path) -> bool:
     """Empties the cache if it was made from other sources; says whether it did."""
-    digest = hashlib.sha256(b"".join((_HERE / f"{name}.py").read_bytes() for name in _SOURCES)).hexdigest()
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_KERNELS.glob("*.py")))).hexdigest()
     stamp = cache / "kernels.sha256"
     if stamp.exists() and stamp.read_text() == digest:
         return False
@@ -61,5 +46,5 @@ def warm() -> None:
 
 
 if __name__ == "__main__":
-    refresh(_HERE / "__pycache__")
+    refresh(_KERNELS / "__pycache__")
     warm()

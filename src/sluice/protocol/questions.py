@@ -1,7 +1,7 @@
 """What is asked of brokers and of subscribers, and what they answer; a `Request` carries a question, a `Reply` the answer.
 
 Logs are read by questions, durable subscriptions kept, brokers asked how they are, histories replayed, and networks reshaped
-(`sluice.protocol.orders`).
+(`sluice.protocol.rewiring`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.protocol.batch import Batch, Peer, Place
-from sluice.protocol.orders import Order, Ordered
+from sluice.protocol.rewiring import Order, Ordered
 
 
 @dataclass(frozen=True, slots=True)

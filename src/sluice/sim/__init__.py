@@ -6,8 +6,8 @@
 from sluice.sim.network import Network, SpecificationError
 from sluice.sim.scenario import Choices, Outcome, Scenario, register_scenario, scenario_named
 from sluice.sim.spec import Violation
-from sluice.sim.trace import Trace
-from sluice.sim.world import World
+from sluice.sim.trace.trace import Trace
+from sluice.sim.world.world import World
 
 __all__ = [
     "Choices",

@@ -14,7 +14,7 @@ from sluice.broker.core.broker import Broker
 from sluice.client.session import commands as client
 from sluice.protocol.messages import Entry, EntryId, Kind
 from sluice.sim.seen import seen
-from sluice.sim.world import World
+from sluice.sim.world.world import World
 
 #: For one broker: what each table holds of each peer ("of") and tells each peer ("to").
 Tables: TypeAlias = dict[tuple[Kind, str, str], frozenset[Entry]]

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from sluice.protocol.messages import Kind, Role
 from sluice.protocol.route.reduce import algorithm
 from sluice.sim.domain import POINTS, SERVICES, parsed
-from sluice.sim.faults import GHOST
 from sluice.sim.fresh import difference, fresh
-from sluice.sim.nodes import ClientNode
 from sluice.sim.seen import seen
 from sluice.sim.spec import Check, Violation, check
 from sluice.sim.spec.exports import agreement, reduction
 from sluice.sim.spec.filters import Filters
 from sluice.sim.spec.tables import Client, Configuration, perfection, valid, weakly_valid
-from sluice.sim.world import World
+from sluice.sim.world.faults import GHOST
+from sluice.sim.world.nodes import ClientNode
+from sluice.sim.world.world import World
 
 #: What was worked out about filters of the small domain, for all runs.
 _FILTERS = Filters(POINTS)

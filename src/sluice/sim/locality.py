@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice.protocol.messages import Change, Kind, Message, Snapshot
 from sluice.sim.seen import by_link
-from sluice.sim.world import World
+from sluice.sim.world.world import World
 
 #: Who tells whom of which table.
 Saying = tuple[str, str, Kind]

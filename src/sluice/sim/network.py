@@ -19,11 +19,11 @@ from sluice.protocol.complete import CacheConfig
 from sluice.protocol.interest import History
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import EntryId, Replay
-from sluice.sim import trace as said
-from sluice.sim.nodes import BrokerNode, ClientNode
 from sluice.sim.spec import ALL, CHECKS, PAIRWISE, STABILIZING, Violation, check
-from sluice.sim.trace import Trace
-from sluice.sim.world import World
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.trace import Trace
+from sluice.sim.world.nodes import BrokerNode, ClientNode
+from sluice.sim.world.world import World
 
 
 class SpecificationError(SluiceError):

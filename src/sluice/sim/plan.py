@@ -15,9 +15,9 @@ from sluice.broker.core.config import BrokerConfig
 from sluice.client.session import commands as client
 from sluice.protocol.interest import Factory, History
 from sluice.protocol.messages import EntryId, Replay
-from sluice.sim import faults
 from sluice.sim.domain import SERVICES, parsed
-from sluice.sim.world import World
+from sluice.sim.world import faults
+from sluice.sim.world.world import World
 
 
 @dataclass(frozen=True, slots=True)

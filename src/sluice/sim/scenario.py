@@ -21,7 +21,6 @@ from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.reshape.messages import Stage
 from sluice.protocol.route.policy import Policy, Ratio, Traffic
 from sluice.protocol.route.reduce import RoutingOptions
-from sluice.sim import trace as said
 from sluice.sim.domain import POINTS, TEXTS
 from sluice.sim.judge import judge_demand, judge_moving_tables, judge_tables, judge_trace
 from sluice.sim.plan import (
@@ -39,11 +38,12 @@ from sluice.sim.plan import (
     StopBroker,
     StopClient,
 )
-from sluice.sim.shape import Circle
 from sluice.sim.spec import ALL, Check, Violation
-from sluice.sim.trace import Trace
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.trace import Trace
 from sluice.sim.workload import Churn, spread, tree
-from sluice.sim.world import NeverQuiet, World
+from sluice.sim.world.shape import Circle
+from sluice.sim.world.world import NeverQuiet, World
 
 #: The routing algorithms that a seed chooses from.
 ROUTINGS = ("flooding", "simple", "identity", "covering", "merging", "imperfect")

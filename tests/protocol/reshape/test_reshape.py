@@ -18,8 +18,8 @@ from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Mark, Plan, Stage
 from sluice.sim.judge import judge_tables
 from sluice.sim.locality import Locality
-from sluice.sim.shape import Order
-from sluice.sim.world import World
+from sluice.sim.world.shape import Order
+from sluice.sim.world.world import World
 
 #: a - b - c - d, and a side of each.
 LINKS = (("a", "b"), ("b", "c"), ("c", "d"), ("a", "sa"), ("b", "sb"), ("c", "sc"), ("d", "sd"))

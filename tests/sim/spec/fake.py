@@ -9,7 +9,7 @@ from sluice.model.subscription import Subscription
 from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, Kind, Role
 from sluice.sim.spec.tables import Client, Configuration
-from sluice.sim.trace import Record
+from sluice.sim.trace.trace import Record
 
 #: Every record that there is: prices from 0 to 9 of two stocks, and one without a price.
 POINTS: tuple[Record, ...] = (

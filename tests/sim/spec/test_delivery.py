@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.sim.spec import ACKNOWLEDGED, CACHED, COMPLETE, LIVE, LIVENESS, Check, check
-from sluice.sim.trace import (
+from sluice.sim.trace.trace import (
     Advertised,
     Attached,
     BrokerDown,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sluice.sim.spec.history import NEVER, SUBSCRIPTIONS, History, link
 from sluice.sim.spec.matching import record_key
-from sluice.sim.trace import (
+from sluice.sim.trace.trace import (
     Attached,
     BrokerDown,
     BrokerUp,

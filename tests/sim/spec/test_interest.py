@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.sim.spec import INTEREST, INTERESTS, REPLAY, TOLD, Check, check
-from sluice.sim.trace import (
+from sluice.sim.trace.trace import (
     Attached,
     ClientDown,
     ClientUp,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.sim.ordered import Marked, Ordered, Withheld
 from sluice.sim.spec import ORDER, PAIRWISE, PER_PUBLISHER, WITHHELD, Check, check
-from sluice.sim.trace import LinkLost, Notified, Published, Quiet, Subscribed, Trace, TraceEvent
+from sluice.sim.trace.ordered import Marked, Ordered, Withheld
+from sluice.sim.trace.trace import LinkLost, Notified, Published, Quiet, Subscribed, Trace, TraceEvent
 
 START: list[TraceEvent] = [
     Subscribed(0.0, "ann", "ann/1", "true"),

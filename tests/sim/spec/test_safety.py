@@ -17,7 +17,7 @@ from sluice.sim.spec import (
     Check,
     check,
 )
-from sluice.sim.trace import (
+from sluice.sim.trace.trace import (
     Advertised,
     Attached,
     BrokerDown,

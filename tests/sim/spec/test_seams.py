@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sluice.sim.spec import SEAM
-from sluice.sim.streamed import Logged, Past, Skipped, Trimmed, Wished
-from sluice.sim.trace import (
+from sluice.sim.trace.streamed import Logged, Past, Skipped, Trimmed, Wished
+from sluice.sim.trace.trace import (
     Attached,
     BrokerDown,
     BrokerUp,

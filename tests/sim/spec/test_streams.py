@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sluice.sim.spec import ACCEPTED, CAUGHT_UP, LOGGED, READ, ROOM, SETTLED, STORED_FIRST, STREAMS, Check, check
-from sluice.sim.streamed import Accepted, DiskFree, DiskFull, Held, Logged, Missed, Noted, Opened, Read, Trimmed
-from sluice.sim.trace import Attached, ClientDown, ClientUp, Notified, Published, Refused, Trace, TraceEvent
+from sluice.sim.trace.streamed import Accepted, DiskFree, DiskFull, Held, Logged, Missed, Noted, Opened, Read, Trimmed
+from sluice.sim.trace.trace import Attached, ClientDown, ClientUp, Notified, Published, Refused, Trace, TraceEvent
 
 START: list[TraceEvent] = [
     Attached(0.0, "bob", "b"),

@@ -9,7 +9,6 @@ import msgspec
 
 from sluice.errors import ProtocolError
 from sluice.protocol.batch import Place
-from sluice.protocol.orders import Connect, Leave, Ordered, Part, Replace
 from sluice.protocol.packing import decode_batch, encode_batch
 from sluice.protocol.questions import (
     Answer,
@@ -28,6 +27,7 @@ from sluice.protocol.questions import (
     Resume,
     Resumed,
 )
+from sluice.protocol.rewiring import Connect, Leave, Ordered, Part, Replace
 
 
 class _Part(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 from sluice.client.session.seam import Phase, Seam, Tail
 from sluice.protocol.questions import Fetched, ReplayEvent
-from sluice.sim.historian import Archive
 from sluice.sim.mutants.mutant import Patch, mutant
+from sluice.sim.world.historian import Archive
 
 
 @mutant(

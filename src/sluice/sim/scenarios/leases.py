@@ -15,10 +15,8 @@ from typing import Any
 from sluice.protocol.events import Received
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Snapshot
-from sluice.sim import trace as said
 from sluice.sim.fresh import Tables, difference, fresh, tables_of
 from sluice.sim.judge import judge_tables
-from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import ClientPlan, Damage, Disturb, Garbage, Performer, Plan, Planned, StopClient
 from sluice.sim.scenario import (
     ALL_FAULTS,
@@ -34,8 +32,10 @@ from sluice.sim.scenario import (
     Scenario,
 )
 from sluice.sim.spec import INTEREST, STABILIZING, Violation
+from sluice.sim.trace import trace as said
 from sluice.sim.workload import diameter
-from sluice.sim.world import World, recovery_seconds
+from sluice.sim.world.nodes import BrokerNode
+from sluice.sim.world.world import World, recovery_seconds
 
 SIZES = (2, 2, 3, 3, 4, 5, 6, 8, 10)
 

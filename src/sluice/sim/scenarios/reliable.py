@@ -15,9 +15,7 @@ from sluice.protocol.events import Received
 from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Change, Snapshot
 from sluice.protocol.reliable.config import ReliableConfig
-from sluice.sim import trace as said
 from sluice.sim.domain import POINTS
-from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import (
     ClientPlan,
     Disturb,
@@ -44,8 +42,10 @@ from sluice.sim.scenario import (
 from sluice.sim.spec import LOGGED, PAIRWISE, PUBLISHED, RELIABLE, STORED_FIRST, WANTED
 from sluice.sim.spec.filters import Filters
 from sluice.sim.spec.goodness import good
+from sluice.sim.trace import trace as said
 from sluice.sim.workload import diameter, redundant, tree
-from sluice.sim.world import World
+from sluice.sim.world.nodes import BrokerNode
+from sluice.sim.world.world import World
 
 #: What was worked out about filters of the small domain, for all runs.
 _FILTERS = Filters(POINTS)

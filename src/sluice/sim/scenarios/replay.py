@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.sim import streamed
-from sluice.sim.nodes import PATIENCE
 from sluice.sim.plan import ClientPlan, Plan, Planned, Publish, StartClient, StopClient, Subscribe, Trim, Watch
 from sluice.sim.scenario import (
     BROKER_CRASH,
@@ -23,8 +21,10 @@ from sluice.sim.scenario import (
 )
 from sluice.sim.scenarios.streams import Streams
 from sluice.sim.spec import ACCEPTED, LIVE, LOGGED, PUBLISHED, SEAM, STORED_FIRST, WANTED, Violation
-from sluice.sim.trace import Subscribed
-from sluice.sim.world import World
+from sluice.sim.trace import streamed
+from sluice.sim.trace.trace import Subscribed
+from sluice.sim.world.nodes import PATIENCE
+from sluice.sim.world.world import World
 
 SIZES = (1, 2, 2, 3, 3, 4, 5)
 

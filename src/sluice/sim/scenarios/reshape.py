@@ -22,10 +22,8 @@ from sluice.protocol.reshape.channel import link_of
 from sluice.protocol.reshape.config import ReshapeConfig
 from sluice.protocol.reshape.messages import Stage
 from sluice.protocol.route.directions import Plane
-from sluice.sim import trace as said
 from sluice.sim.judge import judge_demand, judge_tables
 from sluice.sim.locality import Locality
-from sluice.sim.nodes import BrokerNode
 from sluice.sim.plan import HealLink, LoseLink, Performer, Plan, Planned, Replace, StopBroker, Watch
 from sluice.sim.scenario import BROKER_CRASH, CLIENT_CRASH, LINK_LOSS, OFFLINE, Choices, Draft, Outcome, Scenario
 from sluice.sim.spec import (
@@ -43,7 +41,9 @@ from sluice.sim.spec import (
     Check,
     Violation,
 )
-from sluice.sim.world import World, recovery_seconds
+from sluice.sim.trace import trace as said
+from sluice.sim.world.nodes import BrokerNode
+from sluice.sim.world.world import World, recovery_seconds
 
 #: Mostly small trees, in which a job is over soon; a chain has three brokers at least.
 SIZES = (*(3, 4, 5, 6, 7) * 5, 8, 10, 12, 16, 24, 40, 60)

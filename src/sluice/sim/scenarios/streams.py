@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from sluice.sim import trace as said
 from sluice.sim.domain import TEXTS
 from sluice.sim.judge import judge_tables
 from sluice.sim.plan import FillDisk, FreeDisk, Performer, Plan, Planned, Publish, Trim
@@ -26,7 +25,8 @@ from sluice.sim.scenario import (
     Scenario,
 )
 from sluice.sim.spec import ACKNOWLEDGED, LIVE, NO_DUPLICATE, PUBLISHED, STREAMS, WANTED, Violation
-from sluice.sim.world import World
+from sluice.sim.trace import trace as said
+from sluice.sim.world.world import World
 
 SIZES = (1, 2, 2, 3, 3, 4, 5, 6)
 

@@ -6,7 +6,7 @@ Interest: `told`, `interest`, `replay`. Durable streams: see `sluice.sim.spec.st
 `sluice.sim.spec.seams`; reliable subscriptions: `sluice.sim.spec.reliable`; order: `sluice.sim.spec.order`.
 Which of them must hold depends on what may fail: see the groups below.
 
->>> from sluice.sim.trace import Notified, Published, Subscribed, Trace
+>>> from sluice.sim.trace.trace import Notified, Published, Subscribed, Trace
 >>> trace = Trace([Subscribed(0.0, "alice", "alice/1", "price > 3"), Published(1.0, "bob", 1, {"price": 2})])
 >>> trace.append(Notified(2.0, "alice", "bob", 1, ("alice/1",)))
 >>> for violation in check(trace, SAFETY):

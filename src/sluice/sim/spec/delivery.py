@@ -34,7 +34,7 @@ from sluice.sim.spec.history import (
     link,
 )
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import Notified
+from sluice.sim.trace.trace import Notified
 
 
 @dataclass(frozen=True, slots=True)

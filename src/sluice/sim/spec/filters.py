@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sluice.model.subscription import Subscription
-from sluice.sim.trace import Record
+from sluice.sim.trace.trace import Record
 
 #: More filters, and sets of filters, than this are not kept in mind from one network to the next.
 _MAX_FILTERS = 4_096

@@ -12,9 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from sluice.sim.ordered import Marked, Ordered, Withheld
 from sluice.sim.spec.matching import Matching
-from sluice.sim.trace import (
+from sluice.sim.trace.ordered import Marked, Ordered, Withheld
+from sluice.sim.trace.trace import (
     FAULTS,
     Advertised,
     Attached,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sluice.sim.spec.history import SUBSCRIPTIONS, WATCHES, Element, History, Wish
 from sluice.sim.spec.matching import same
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import ClientDown, Interested, Notified, Replayed, Uninterested
+from sluice.sim.trace.trace import ClientDown, Interested, Notified, Replayed, Uninterested
 
 #: What each watcher was told and not told to forget: the index of the event, by the id of the subscription.
 Told = dict[str, dict[str, int]]

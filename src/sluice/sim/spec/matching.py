@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from sluice.model.parse import parse
-from sluice.sim.codec import to_json, to_text
-from sluice.sim.trace import Record
+from sluice.sim.trace.codec import to_json, to_text
+from sluice.sim.trace.trace import Record
 
 #: Texts of filters, parsed.
 parsed = lru_cache(maxsize=16_384)(parse)

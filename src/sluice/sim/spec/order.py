@@ -13,7 +13,7 @@ from itertools import combinations
 
 from sluice.sim.spec.history import SUBSCRIPTIONS, History, Publication
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import Notified
+from sluice.sim.trace.trace import Notified
 
 #: What a subscription got, by the index of the event, in order.
 Got = dict[Publication, int]

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sluice.sim import streamed
 from sluice.sim.spec.history import History
 from sluice.sim.spec.streams import Logs
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import (
+from sluice.sim.trace import streamed
+from sluice.sim.trace.trace import (
     Attached,
     BrokerDown,
     ClientDown,

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sluice.sim.spec.history import NEVER, SUBSCRIPTIONS, History, Index, Publication
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import Notified
+from sluice.sim.trace.trace import Notified
 
 #: A check that looks only at what happens from a place in the trace on.
 Since = Callable[[History, Index], Iterator[Violation]]

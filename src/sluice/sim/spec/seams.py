@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sluice.sim import streamed
 from sluice.sim.spec.history import History
 from sluice.sim.spec.streams import Logs
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import ClientDown, ClientUp, Notified, Replayed, TraceEvent, Unsubscribed
+from sluice.sim.trace import streamed
+from sluice.sim.trace.trace import ClientDown, ClientUp, Notified, Replayed, TraceEvent, Unsubscribed
 
 Place = tuple[int, str, int]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sluice.sim import streamed
 from sluice.sim.spec.history import NEVER, History, Publication
 from sluice.sim.spec.violation import Check, Violation
-from sluice.sim.trace import Attached, ClientDown, ClientUp, Notified, Published, Refused, TraceEvent
+from sluice.sim.trace import streamed
+from sluice.sim.trace.trace import Attached, ClientDown, ClientUp, Notified, Published, Refused, TraceEvent
 
 #: A stream and an offset in it.
 Place = tuple[str, int]

@@ -19,7 +19,7 @@ from sluice.protocol.batch import Peer
 from sluice.protocol.messages import Entry, EntryId, Kind, Role
 from sluice.sim.spec.filters import Filters, members
 from sluice.sim.spec.violation import Violation
-from sluice.sim.trace import Record
+from sluice.sim.trace.trace import Record
 
 
 class ReplicaView(Protocol):

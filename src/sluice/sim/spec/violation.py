@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sluice.sim.spec.history import History
-from sluice.sim.trace import Trace, TraceEvent, tell
+from sluice.sim.trace.trace import Trace, TraceEvent, tell
 
 
 @dataclass(frozen=True, slots=True)

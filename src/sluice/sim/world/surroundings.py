@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, assert_never
 from sluice.protocol.batch import Batch, Logged
 from sluice.protocol.events import Answered, Ask, Event, NotStored, Reserve, Reserved, Store, Stored
 from sluice.protocol.messages import Kind, Reply, Request
-from sluice.protocol.orders import Connect, Leave, Part, Replace
 from sluice.protocol.questions import (
     Answer,
     Commit,
@@ -29,14 +28,15 @@ from sluice.protocol.questions import (
     ReplayEvent,
     Resume,
 )
+from sluice.protocol.rewiring import Connect, Leave, Part, Replace
 from sluice.protocol.stream import Stream, only
-from sluice.sim import streamed as said
-from sluice.sim.disk import Disk
 from sluice.sim.domain import parsed
+from sluice.sim.trace import streamed as said
+from sluice.sim.world.disk import Disk
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import BrokerNode
-    from sluice.sim.world import World
+    from sluice.sim.world.nodes import BrokerNode
+    from sluice.sim.world.world import World
 
 #: How long a disk takes at most to make a group durable, and its thread to say so, as shares of the longest delay of a link.
 SYNC, SAY = 8.0, 0.5

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from numba import njit
 
-from sluice.match.layout import G_DIRECTORY, G_FIELDS, G_LEAVES, G_ROWS, G_SORTED, LEAF
-from sluice.match.leaves import count_bits, has_values, leaf_bits, steps_of
-from sluice.match.pointers import int32s, int64s, uint16s
-from sluice.match.scan import EVENT_BITS, end_of_run, pack_bits
+from sluice.match.kernels.layout import G_DIRECTORY, G_FIELDS, G_LEAVES, G_ROWS, G_SORTED, LEAF
+from sluice.match.kernels.leaves import count_bits, has_values, leaf_bits, steps_of
+from sluice.match.kernels.pointers import int32s, int64s, uint16s
+from sluice.match.kernels.scan import EVENT_BITS, end_of_run, pack_bits
 
 EVENTS = (1 << EVENT_BITS) - 1
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.heap import find
-from sluice.match.layout import (
+from sluice.match.kernels.heap import find
+from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
     G_DYNAMIC,
@@ -40,7 +40,7 @@ from sluice.match.layout import (
     SLOT,
     TABLE,
 )
-from sluice.match.pointers import int32s, int64s, uint8s
+from sluice.match.kernels.pointers import int32s, int64s, uint8s
 
 
 @njit(cache=True)

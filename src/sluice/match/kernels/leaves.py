@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.groups import core_of
-from sluice.match.layout import (
+from sluice.match.kernels.groups import core_of
+from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DYNAMIC,
     G_FIELDS,
@@ -25,8 +25,8 @@ from sluice.match.layout import (
     MISSING,
     STEP,
 )
-from sluice.match.pointers import prefetch
-from sluice.match.vectors import at_least, at_most, in_common, mixed, number, ones
+from sluice.match.kernels.pointers import prefetch
+from sluice.match.kernels.vectors import at_least, at_most, in_common, mixed, number, ones
 
 _ALL = np.uint16(0xFFFF)
 

@@ -12,12 +12,12 @@ from sluice.client.session.session import Session
 from sluice.protocol.batch import NotificationId
 from sluice.protocol.events import Send
 from sluice.protocol.messages import Deliver, Kind
-from sluice.sim import ordered, streamed
-from sluice.sim import trace as said
-from sluice.sim.nodes import ClientNode
+from sluice.sim.trace import ordered, streamed
+from sluice.sim.trace import trace as said
+from sluice.sim.world.nodes import ClientNode
 
 if TYPE_CHECKING:
-    from sluice.sim.world import World
+    from sluice.sim.world.world import World
 
 
 def write_down(world: World, node: ClientNode, upcall: client.Upcall) -> None:

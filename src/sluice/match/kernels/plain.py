@@ -1,4 +1,4 @@
-"""What takes AVX-512 to be done sixteen rows at a time, one row at a time: see `sluice.match.vectors`."""
+"""What takes AVX-512 to be done sixteen rows at a time, one row at a time: see `sluice.match.kernels.vectors`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from sluice.match.layout import MASK
+from sluice.match.kernels.layout import MASK
 
 
 @intrinsic

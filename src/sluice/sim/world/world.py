@@ -24,16 +24,16 @@ from sluice.protocol.lease import LeaseConfig
 from sluice.protocol.messages import Deliver, Entry, EntryId, Kind, Message
 from sluice.protocol.questions import ReplayEvent
 from sluice.protocol.reshape.channel import channel_of, split
-from sluice.sim import streamed
-from sluice.sim import trace as said
 from sluice.sim.domain import SERVICES
-from sluice.sim.historian import Archive
-from sluice.sim.links import Direction, Link
-from sluice.sim.nodes import BrokerNode, ClientNode, Node
-from sluice.sim.shape import Shape
-from sluice.sim.surroundings import Surroundings
-from sluice.sim.upcalls import kept_quiet, write_down
-from sluice.sim.wishes import said_of
+from sluice.sim.trace import streamed
+from sluice.sim.trace import trace as said
+from sluice.sim.trace.wishes import said_of
+from sluice.sim.world.historian import Archive
+from sluice.sim.world.links import Direction, Link
+from sluice.sim.world.nodes import BrokerNode, ClientNode, Node
+from sluice.sim.world.shape import Shape
+from sluice.sim.world.surroundings import Surroundings
+from sluice.sim.world.upcalls import kept_quiet, write_down
 
 N = TypeVar("N", bound=Node)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.access import bucket_key, choose, estimate
-from sluice.match.groups import (
+from sluice.match.kernels.access import bucket_key, choose, estimate
+from sluice.match.kernels.groups import (
     copy_row,
     drop_group,
     drop_leaf,
@@ -17,8 +17,8 @@ from sluice.match.groups import (
     own_slot,
     store_rest,
 )
-from sluice.match.heap import count_in_list, find_or_add, largest_partition
-from sluice.match.layout import (
+from sluice.match.kernels.heap import count_in_list, find_or_add, largest_partition
+from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
     G_DYNAMIC,
@@ -44,7 +44,7 @@ from sluice.match.layout import (
     SINGLES,
     TOP,
 )
-from sluice.match.pointers import int32s, int64s
+from sluice.match.kernels.pointers import int32s, int64s
 
 
 @njit(cache=True)

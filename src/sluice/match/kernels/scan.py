@@ -1,7 +1,7 @@
 """Which rows does a record satisfy? The inner loop of the matcher.
 
-The keys of a record lead to buckets, and what its buckets hold is tested leaf by leaf (`sluice.match.leaves`). Memory is
-announced before it is read.
+The keys of a record lead to buckets, and what its buckets hold is tested leaf by leaf (`leaves.py`). Memory is announced
+before it is read.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.heap import _S58, find, hash_key, sortable
-from sluice.match.layout import (
+from sluice.match.kernels.heap import _S58, find, hash_key, sortable
+from sluice.match.kernels.layout import (
     G_DIRECTORY,
     G_FIELDS,
     G_LEAVES,
@@ -34,9 +34,9 @@ from sluice.match.layout import (
     STEP,
     TABLE,
 )
-from sluice.match.leaves import has_values, leaf_bits, steps_of
-from sluice.match.pointers import int32s, int64s, prefetch, uint16s
-from sluice.match.vectors import pack
+from sluice.match.kernels.leaves import has_values, leaf_bits, steps_of
+from sluice.match.kernels.pointers import int32s, int64s, prefetch, uint16s
+from sluice.match.kernels.vectors import pack
 
 # Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
 # the same for the tasks that a batch leaves for later: groups of so many rows or more.
@@ -158,7 +158,7 @@ def _note(mem, slot, found, count):
 def _match_event(mem, m32, upper, lower, row, bits, picked, found, start, end, out, candidates, cursor, tasks, event):
     """All rows that one record satisfies, of the buckets in `found[start:end]`; its keys begin at `row`.
 
-    A large group is only noted as a task, if there is room for it: see `sluice.match.tiles`.
+    A large group is only noted as a task, if there is room for it: see `sluice.match.kernels.tiles`.
     """
     for i in range(start, end):
         leaf = mem[mem[found[i] + G_DIRECTORY] + 2]

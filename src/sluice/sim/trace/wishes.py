@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sluice.client.session import commands as client
-from sluice.sim import ordered, streamed
-from sluice.sim import trace as said
+from sluice.sim.trace import ordered, streamed
+from sluice.sim.trace import trace as said
 
 
 def said_of(command: client.Command, name: str, now: float) -> Iterator[said.TraceEvent]:

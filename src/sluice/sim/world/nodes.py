@@ -17,14 +17,14 @@ from sluice.protocol.batch import Notification
 from sluice.protocol.interest import Demand, Factory, History
 from sluice.protocol.messages import EntryId, Role
 from sluice.protocol.reshape.messages import Mark
-from sluice.sim.historian import Archive, Historian
-from sluice.sim.reader import Reader
+from sluice.sim.world.historian import Archive, Historian
+from sluice.sim.world.reader import Reader
 
 if TYPE_CHECKING:
-    from sluice.sim.links import Direction
-    from sluice.sim.program import Program
-    from sluice.sim.surroundings import Surroundings
-    from sluice.sim.world import World
+    from sluice.sim.world.links import Direction
+    from sluice.sim.world.program import Program
+    from sluice.sim.world.surroundings import Surroundings
+    from sluice.sim.world.world import World
 
 #: How long a history may be silent, in units of the longest delay of a link: it asks every stream before it speaks.
 PATIENCE = 200.0

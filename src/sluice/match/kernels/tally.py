@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.layout import (
+from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
     G_DYNAMIC,
@@ -24,9 +24,9 @@ from sluice.match.layout import (
     MASK,
     RANGE,
 )
-from sluice.match.leaves import in_list
-from sluice.match.pointers import int32s, int64s, uint8s
-from sluice.match.scan import EVENT_BITS, end_of_run
+from sluice.match.kernels.leaves import in_list
+from sluice.match.kernels.pointers import int32s, int64s, uint8s
+from sluice.match.kernels.scan import EVENT_BITS, end_of_run
 
 EVENTS = (1 << EVENT_BITS) - 1
 

@@ -1,7 +1,7 @@
 """The memory of the index: pieces taken and given back, the hash table of access keys, and the lists of fields in use.
 
-Everything lies in one array of words (see `sluice.match.layout`), and functions here take a pointer to it. They never ask for
-more room: whoever changes the heap makes sure beforehand that there is enough.
+Everything lies in one array of words (see `layout.py`), and functions here take a pointer to it. They never ask for more
+room: whoever changes the heap makes sure beforehand that there is enough.
 """
 
 from __future__ import annotations
@@ -9,7 +9,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.layout import FREE, PAIRS, PARTITIONS, S_COUNT, S_FIRST, S_GROUP, S_SECOND, S_TAG, SLOT, TABLE, TOP
+from sluice.match.kernels.layout import (
+    FREE,
+    PAIRS,
+    PARTITIONS,
+    S_COUNT,
+    S_FIRST,
+    S_GROUP,
+    S_SECOND,
+    S_TAG,
+    SLOT,
+    TABLE,
+    TOP,
+)
 
 _C1 = np.uint64(0x9E3779B97F4A7C15)
 _C2 = np.uint64(0xC2B2AE3D27D4EB4F)

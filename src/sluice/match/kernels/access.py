@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from sluice.match.fields import OTHER_BIT, Axis
-from sluice.match.heap import find, find_or_add, hash_key, largest_partition, pair_in_use, sortable
-from sluice.match.layout import (
+from sluice.match.kernels.heap import find, find_or_add, hash_key, largest_partition, pair_in_use, sortable
+from sluice.match.kernels.layout import (
     CROWDED,
     KEY_PAIR,
     KEY_RANGE,
@@ -22,7 +22,7 @@ from sluice.match.layout import (
     S_COUNT,
     TOP,
 )
-from sluice.match.pointers import int64s
+from sluice.match.kernels.pointers import int64s
 
 KIND, NUMBER = int(Axis.KIND), int(Axis.NUMBER)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sluice.protocol.events import LinkDown, LinkUp
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import Node
+    from sluice.sim.world.nodes import Node
 
 
 class Direction:

@@ -31,12 +31,12 @@ from sluice.protocol.messages import (
     Snapshot,
     Version,
 )
-from sluice.sim import trace as said
 from sluice.sim.domain import POINTS, TEXTS, parsed
-from sluice.sim.links import Direction
+from sluice.sim.trace import trace as said
+from sluice.sim.world.links import Direction
 
 if TYPE_CHECKING:
-    from sluice.sim.world import World
+    from sluice.sim.world.world import World
 
 #: A client that never was: what damage makes up comes from it.
 GHOST = "ghost"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.access import least, signature_of
-from sluice.match.heap import _C3, find, find_or_add, give, take
-from sluice.match.layout import (
+from sluice.match.kernels.access import least, signature_of
+from sluice.match.kernels.heap import _C3, find, find_or_add, give, take
+from sluice.match.kernels.layout import (
     COLUMN_ROWS,
     FIRST_ROWS,
     G_CAPACITY,

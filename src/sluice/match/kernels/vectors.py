@@ -2,7 +2,7 @@
 
 Rows that hold are bits of a 16-bit number. Comparisons are fast on any processor. Writing only the rows that hold, and testing
 a different field for each row, are single instructions where the processor has AVX-512; elsewhere the compiler would make a
-branch per row of them, so there `sluice.match.plain` is used instead.
+branch per row of them, so there `sluice.match.kernels.plain` is used instead.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
-from sluice.match import plain
-from sluice.match.layout import MASK, STEP
+from sluice.match.kernels import plain
+from sluice.match.kernels.layout import MASK, STEP
 
 
 def _features() -> str:

@@ -12,8 +12,8 @@ from sluice.protocol.messages import Entry, EntryId
 from sluice.protocol.questions import Answer, Question
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import ClientNode
-    from sluice.sim.world import World
+    from sluice.sim.world.nodes import ClientNode
+    from sluice.sim.world.world import World
 
 
 class Program:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from sluice.sim import ordered, streamed
-from sluice.sim.codec import TraceError, from_json, to_json, to_text
-from sluice.sim.ordered import OfOrder
-from sluice.sim.streamed import Streamed
+from sluice.sim.trace import ordered, streamed
+from sluice.sim.trace.codec import TraceError, from_json, to_json, to_text
+from sluice.sim.trace.ordered import OfOrder
+from sluice.sim.trace.streamed import Streamed
 
 Names = tuple[str, ...]
 Links = tuple[tuple[str, str], ...]

@@ -30,12 +30,12 @@ from sluice.protocol.reshape.messages import (
     Substitute,
     Unreachable,
 )
-from sluice.sim import trace as said
-from sluice.sim.links import Direction, Link
-from sluice.sim.nodes import BrokerNode
+from sluice.sim.trace import trace as said
+from sluice.sim.world.links import Direction, Link
+from sluice.sim.world.nodes import BrokerNode
 
 if TYPE_CHECKING:
-    from sluice.sim.world import World
+    from sluice.sim.world.world import World
 
 #: How often an order is given before whoever gives it loses patience.
 ATTEMPTS = 6

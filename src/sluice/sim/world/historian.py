@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from sluice.protocol.batch import Batch, Peer, Place
 from sluice.protocol.messages import Entry, EntryId
 from sluice.protocol.questions import Answer, Describe, Described, Failed, Fetch, Fetched, ReplayEvent, Replaying
-from sluice.sim.program import Program
+from sluice.sim.world.program import Program
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import ClientNode
-    from sluice.sim.world import World
+    from sluice.sim.world.nodes import ClientNode
+    from sluice.sim.world.world import World
 
 #: How long to wait after a failure, in units of the longest delay of a link.
 PAUSE = 3.0

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from sluice.protocol.batch import Peer
 from sluice.protocol.questions import Answer, Commit, Done, Failed, Fetch, Fetched, Resume, Resumed
-from sluice.sim import streamed as said
-from sluice.sim.program import Program
+from sluice.sim.trace import streamed as said
+from sluice.sim.world.program import Program
 
 if TYPE_CHECKING:
-    from sluice.sim.nodes import ClientNode
-    from sluice.sim.world import World
+    from sluice.sim.world.nodes import ClientNode
+    from sluice.sim.world.world import World
 
 #: How long a broker may wait for something new, and a reader after a failure, in units of the longest delay of a link.
 WAIT, PAUSE = 20.0, 3.0
