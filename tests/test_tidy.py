@@ -119,6 +119,18 @@ def test_imports_point_upward() -> None:
         assert rooms_imported(path) <= allowed, named(path)
 
 
+def test_the_tour_shows_every_room_where_it_is() -> None:
+    tree = (ROOT / "docs" / "tour.md").read_text().split("src/sluice\n", 1)[1].split("```", 1)[0]
+    shown: list[str] = []
+    for line in tree.splitlines():
+        name = line.split()[0]
+        outer = [room for room in shown if "/" not in room][-1:] if line.startswith("    ") else []
+        shown.append("/".join((*outer, name)))
+    there = [path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*/__init__.py")]
+    assert sorted(shown) == sorted(there)
+    assert [room for room in ROOMS if room in shown] == [room for room in shown if "/" not in room]
+
+
 def test_a_module_says_what_it_promises() -> None:
     silent = [named(path) for path in MODULES if not ast.get_docstring(parsed(path))]
     assert not silent, "these modules have no docstring"
