@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model import ordered
+from sluice.model import compile, ordered
 from sluice.model.ordered import Ordered, at_least, at_most, between, equals, greater_than, less_than, prefix, union_of
+from sluice.model.parse import parse
 from sluice.model.values import Kind
 
 VALUES: tuple[list[Any], ...] = (
@@ -103,3 +104,25 @@ def test_neighbours_become_one() -> None:
     assert union_of([between(0, 9), between(2, 3)]) == between(0, 9)
     assert union_of([]) == Ordered.NOTHING == union_of([Ordered.NOTHING])
     assert union_of([ordered.EXISTS, ordered.ABSENT]) == Ordered.EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("x = 1", "x = 1e0", "x = true", "x = '1'"),
+        ("x IN (1, 2)", "x IN (1e0, 2)", "x IN (true, 2)", "x IN ('1', 2)"),
+        ("x = 0e0", "x = -0e0", "x = 0"),
+        ("x = 'a'", "x > 'a'", "x != 'a'", "NOT x > 'a'"),
+    ],
+)
+def test_sets_that_are_kept_are_not_taken_for_others_that_equal_in_python(texts: tuple[str, ...]) -> None:
+    def cuts(text: str) -> str:
+        return repr([box.constraints["x"].hull().cuts for box in parse(text).filters])
+
+    alone = {}
+    for text in texts:
+        compile._kept.cache_clear()
+        compile._kept_list.cache_clear()
+        alone[text] = cuts(text)
+    for text in (*texts, *reversed(texts)):
+        assert cuts(text) == alone[text]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, OTHER_BIT, TRUE_CODE, Axis, Fields
 from sluice.match.kernels.layout import MASK, RANGE
@@ -30,7 +31,7 @@ _AXES = {Kind.NUMBER: Axis.NUMBER, Kind.STRING: Axis.STRING, Kind.BYTES: Axis.BY
 
 @dataclass(slots=True)
 class Clause:
-    """A conjunction of tests; `confirm` says that a match is only a candidate."""
+    """A conjunction of tests; `confirm` says that a match is only a candidate. It is put together side by side."""
 
     tests: list[Test] = field(default_factory=list)
     lists: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
@@ -39,6 +40,11 @@ class Clause:
     #: A short list of values as one equality each, and the test that they can stand for.
     keys: list[Test] = field(default_factory=list)
     replaced: Test | None = None
+
+    def offer(self, keys: list[Test], replaced: Test | None) -> None:
+        """Takes a list of values to be found by, if there is no shorter one."""
+        if keys and (not self.keys or len(keys) < len(self.keys)):
+            self.keys, self.replaced = keys, replaced
 
 
 def clauses(box: Filter, fields: Fields) -> list[Clause]:
@@ -54,31 +60,31 @@ def clauses(box: Filter, fields: Fields) -> list[Clause]:
                 if implied != name or side != constraint.hull():
                     fields.implied[implied] = None
                 sides[implied] = sides[implied].intersection(side) if implied in sides else side
-    parts = [_side(name, side, fields) for name, side in sides.items()]
-    count = 1
-    for alternatives in parts:
-        count *= len(alternatives)
-    if count > MAX_CLAUSES:
-        confirm = True
-        parts = [alternatives if len(alternatives) == 1 else [Clause()] for alternatives in parts]
-    result: list[Clause] = []
-    for choice in product(*parts):
-        clause = choice[0] if len(choice) == 1 else _join(choice)
-        clause.confirm = clause.confirm or confirm
-        result += _by_keys(clause, fields)
-    return result
+    whole = Clause(confirm=confirm)
+    parts: list[list[Clause]] = []
+    for name, side in sides.items():
+        kind = _only_kind(side)
+        if kind is None:
+            parts.append(_alternatives(name, side, fields))
+        else:
+            _add_side(whole, name, kind, side, fields)
+    if not parts:
+        return _by_keys(whole, fields)
+    if prod(map(len, parts)) > MAX_CLAUSES:
+        whole.confirm = True
+        parts = [alternatives for alternatives in parts if len(alternatives) == 1]
+    return [clause for choice in product(*parts) for clause in _by_keys(_join((whole, *choice)), fields)]
 
 
 def _join(parts: tuple[Clause, ...]) -> Clause:
-    whole = Clause()
+    joined = Clause()
     for part in parts:
-        whole.tests += part.tests
-        whole.lists += part.lists
-        whole.symbols += part.symbols
-        whole.confirm = whole.confirm or part.confirm
-        if part.keys and (not whole.keys or len(part.keys) < len(whole.keys)):
-            whole.keys, whole.replaced = part.keys, part.replaced
-    return whole
+        joined.tests += part.tests
+        joined.lists += part.lists
+        joined.symbols += part.symbols
+        joined.confirm = joined.confirm or part.confirm
+        joined.offer(part.keys, part.replaced)
+    return joined
 
 
 def _by_keys(clause: Clause, fields: Fields) -> list[Clause]:
@@ -96,12 +102,17 @@ def _is_key(test: Test, fields: Fields) -> bool:
     return low == high and word & 3 == RANGE and fields.list[word >> 2][1] != Axis.KIND
 
 
-def _side(name: str, side: Ordered, fields: Fields) -> list[Clause]:
-    """The alternatives of one side: one per kind that it holds a part of, and one for all kinds it holds whole."""
+def _only_kind(side: Ordered) -> Kind | None:
+    """The kind of all values of a side, if it holds a part of one kind."""
     cuts = side.cuts
     kind = cuts[0][0] if cuts else Kind.NULL
     if kind in _AXES and (cuts[-1][0] == kind or (cuts[-1] == (kind + 1,) and cuts != ((kind,), (kind + 1,)))):
-        return [_of_kind(name, kind, side, fields)]
+        return kind
+    return None
+
+
+def _alternatives(name: str, side: Ordered, fields: Fields) -> list[Clause]:
+    """The alternatives of one side: one per kind that it holds a part of, and one for all kinds it holds whole."""
     codes: list[int] = []
     result: list[Clause] = []
     for kind in Kind:
@@ -115,7 +126,8 @@ def _side(name: str, side: Ordered, fields: Fields) -> list[Clause]:
         elif part.cuts == ((int(kind),), (int(kind) + 1,)):
             codes.append(KIND_CODES[kind])
         else:
-            result.append(_of_kind(name, kind, part, fields))
+            result.append(Clause())
+            _add_side(result[-1], name, kind, part, fields)
     if codes:
         runs = _runs(codes)
         number = fields.number(name, Axis.KIND)
@@ -136,15 +148,17 @@ def _runs(codes: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _of_kind(name: str, kind: Kind, part: Ordered, fields: Fields) -> Clause:
-    """The tests for a part of one kind that is neither empty nor whole."""
+def _add_side(clause: Clause, name: str, kind: Kind, part: Ordered, fields: Fields) -> None:
+    """Adds the tests for a part of one kind that is neither empty nor whole."""
     if kind == Kind.STRING:
         points = part.points()
         if points is not None:
-            return _strings(name, points, fields)  # type: ignore[arg-type]
+            _add_strings(clause, name, points, fields)  # type: ignore[arg-type]
+            return
         gone = Ordered(((3,), (4,))).difference(part).points()
         if gone is not None:
-            return _other_strings(name, gone, fields)  # type: ignore[arg-type]
+            _add_other_strings(clause, name, gone, fields)  # type: ignore[arg-type]
+            return
     number = fields.number(name, _AXES[kind])
     intervals: list[tuple[int, int]] = []
     exact = True
@@ -159,7 +173,8 @@ def _of_kind(name: str, kind: Kind, part: Ordered, fields: Fields) -> Clause:
         low_end -= 1
         exact = exact and len(intervals) > 1
     hull = (word, low_end, high_end)
-    clause = Clause([hull], confirm=not exact)
+    clause.tests.append(hull)
+    clause.confirm = clause.confirm or not exact
     if len(intervals) > 1:
         clause.lists.append((number, intervals))
         if (
@@ -168,31 +183,32 @@ def _of_kind(name: str, kind: Kind, part: Ordered, fields: Fields) -> Clause:
             and all(first == last for first, last in intervals)
             and exact
         ):
-            clause.keys = [(word, first, last) for first, last in intervals]
-            clause.replaced = hull
-    return clause
+            clause.offer([(word, first, last) for first, last in intervals], hull)
 
 
-def _strings(name: str, texts: tuple[str, ...], fields: Fields) -> Clause:
+def _add_strings(clause: Clause, name: str, texts: tuple[str, ...], fields: Fields) -> None:
+    clause.symbols += texts
     if len(texts) == 1:
         number = fields.symbol(texts[0])
-        return Clause([(fields.number(name, Axis.SYMBOL) * 4 + RANGE, number, number)], symbols=[texts[0]])
+        clause.tests.append((fields.number(name, Axis.SYMBOL) * 4 + RANGE, number, number))
+        return
     word = fields.number(name, Axis.MASK) * 4 + MASK
     mask, exact = fields.mask(name, texts)
-    clause = Clause([(word, mask, 0)], symbols=list(texts))
+    clause.tests.append((word, mask, 0))
     if not exact or len(texts) <= MAX_KEYS:
         number = fields.number(name, Axis.SYMBOL)
         if not exact:
             numbers = sorted(fields.symbol(text) for text in texts)
             clause.lists.append((number, [(n, n) for n in numbers]))
         if len(texts) <= MAX_KEYS:
-            clause.keys = [(number * 4 + RANGE, fields.symbol(text), fields.symbol(text)) for text in texts]
-            clause.replaced = (word, mask, 0)
-    return clause
+            keys = [(number * 4 + RANGE, fields.symbol(text), fields.symbol(text)) for text in texts]
+            clause.offer(keys, (word, mask, 0))
 
 
-def _other_strings(name: str, texts: tuple[str, ...], fields: Fields) -> Clause:
+def _add_other_strings(clause: Clause, name: str, texts: tuple[str, ...], fields: Fields) -> None:
     word = fields.number(name, Axis.MASK) * 4 + MASK
     mask, exact = fields.mask(name, texts)
     # A string without a bit of its own shares one with others, which must not be excluded with it.
-    return Clause([(word, ALL_BITS & (~mask | OTHER_BIT), 0)], symbols=list(texts), confirm=not exact)
+    clause.tests.append((word, ALL_BITS & (~mask | OTHER_BIT), 0))
+    clause.symbols += texts
+    clause.confirm = clause.confirm or not exact

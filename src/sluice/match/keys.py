@@ -88,6 +88,8 @@ def ends(kind: int, low: Sequence[Any], high: Sequence[Any]) -> tuple[int, int, 
 def _low_number(cut: Sequence[Any]) -> int:
     if len(cut) == 1:
         return double_key(-_INFINITY)
+    if type(cut[1]) is float:
+        return double_key(cut[1]) + cut[2]  # type: ignore[no-any-return]
     ceiling = around(cut[1])[1]
     return double_key(ceiling) + (1 if cut[2] and ceiling == cut[1] else 0)
 
@@ -95,6 +97,8 @@ def _low_number(cut: Sequence[Any]) -> int:
 def _high_number(cut: Sequence[Any]) -> int:
     if len(cut) == 1:
         return double_key(_INFINITY)
+    if type(cut[1]) is float:
+        return double_key(cut[1]) - 1 + cut[2]  # type: ignore[no-any-return]
     floor = around(cut[1])[0]
     return double_key(floor) - (1 if not cut[2] and floor == cut[1] else 0)
 

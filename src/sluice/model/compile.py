@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, assert_never, cast
 
 from sluice.errors import LimitError
@@ -57,6 +58,8 @@ _TRUE_SET = {
     ">": ordered.greater_than,
     ">=": ordered.at_least,
 }
+#: Sets of strings up to so many characters are kept, and lists of so many values.
+_KEPT_LENGTH, _KEPT_VALUES = 64, 16
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -106,8 +109,9 @@ def _one(name: str, side: Constraint) -> list[Box]:
 
 def _product(parts: list[list[Box]]) -> list[Box]:
     """Every way to take one box from each part, intersected."""
-    if all(len(boxes) == 1 for boxes in parts):
-        only = _intersect_all([boxes[0] for boxes in parts])
+    single = [boxes[0] for boxes in parts if len(boxes) == 1]
+    if len(single) == len(parts):
+        only = _intersect_all(single)
         return [] if only is None else [only]
     result = _ALWAYS
     for boxes in parts:
@@ -126,7 +130,9 @@ def _intersect_all(boxes: list[Box]) -> Box | None:
     for more, others in boxes:
         for name, side in more.items():
             if name in sides:
-                side = all_of(sides[name], side)
+                first = sides[name]
+                both = type(first) is Ordered and type(side) is Ordered
+                side = cast(Ordered, first).intersection(cast(Ordered, side)) if both else all_of(first, side)
                 if side.is_empty:
                     return None
             sides[name] = side
@@ -170,7 +176,29 @@ def _comparison(node: Comparison, wanted: bool, constants: Constants) -> list[Bo
         return _one(left.name, same if wanted else same.complement())
     if value is None:
         return _NEVER
-    return _one(left.name, _TRUE_SET[op if wanted else _OPPOSITE[op]](value))
+    op = op if wanted else cast(Any, _OPPOSITE[op])
+    return _one(left.name, _kept(op, value) if _is_small(value) else _TRUE_SET[op](value))
+
+
+# Millions of texts ask for the same few thousand sets, so these are made once. None that is large is kept.
+
+
+@lru_cache(maxsize=32_768, typed=True)
+def _kept(op: str, value: Scalar) -> Ordered:
+    return _TRUE_SET[op](value)
+
+
+@lru_cache(maxsize=4_096)
+def _kept_list(types: tuple[type, ...], values: tuple[Scalar, ...]) -> Ordered:
+    """Any of these values; their types are given because 1 and true are equal in Python."""
+    return ordered.one_of(values)
+
+
+def _is_small(value: Scalar) -> bool:
+    if type(value) is str:
+        return len(value) <= _KEPT_LENGTH
+    # 0.0 and -0.0 are equal, and one must not be written as the other.
+    return value != 0.0 if type(value) is float else type(value) is int and value.bit_length() <= 64
 
 
 def _truth(node: Truth, operand: Expression, wanted: bool, constants: Constants) -> list[Box]:
@@ -197,6 +225,8 @@ def _among(
     values = [_scalar(item, constants) for item in items]
     known = [value for value in values if value is not None]
     if wanted:
+        if len(known) <= _KEPT_VALUES and all(map(_is_small, known)):
+            return _one(operand.name, _kept_list(tuple(map(type, known)), tuple(known)))
         return _one(operand.name, ordered.one_of(known))
     kinds = {kind_of(value) for value in known}
     # NOT IN is FALSE or NULL if the list has a NULL, and NULL for a value that cannot be compared with every member.

@@ -335,10 +335,16 @@ def one_of(values: Iterable[Scalar]) -> Ordered:
     >>> print(one_of(["b", "a", 1]).to_sql("x"))
     (x = 1 OR x IN ('a', 'b'))
     """
-    points = sorted({point_of(v) for v in values if is_ordered(kind_of(v))})
-    cuts = [_cut(kind, value, side) for kind, value, _ in points for side in (0, 1)]
-    # Neighbouring values without anything between them (false and true, s and s + NUL) share a cut: it is none.
-    return Ordered(tuple(cut for i, cut in enumerate(cuts) if cut not in (cuts[i - 1 : i] + cuts[i + 1 : i + 2])))
+    cuts: list[Cut] = []
+    for kind, value, _ in sorted({point_of(value) for value in values}):
+        if Kind.BOOL <= kind <= Kind.TIMESTAMP:
+            low, high = _cut(kind, value, 0), _cut(kind, value, 1)
+            # Neighbouring values without anything between them (false and true, s and s + NUL) share a cut: it is none.
+            if cuts and cuts[-1] == low:
+                cuts[-1] = high
+            else:
+                cuts += (low, high)
+    return Ordered(tuple(cuts))
 
 
 def none_of(values: Iterable[Scalar]) -> Ordered:
