@@ -144,7 +144,7 @@ async def test_a_plain_client_at_a_broker_with_tls(pki: Pki) -> None:
     async with running("b1", **pki.settings) as server:
         plain = str(server.address._replace(is_tls=False))
         with pytest.raises(LinkError, match=r"before it answered, as a broker with TLS does: is it sluices://\?"):
-            async with sluice.connect(plain, connect_seconds=0.5, token=ANN):
+            async with sluice.connect(plain, connect_seconds=3.0, token=ANN):
                 pass
         assert not server.peers and not server._strangers
 
