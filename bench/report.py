@@ -56,10 +56,7 @@ def sheets(run: Run) -> list[Sheet]:
 def _targets(run: Run) -> Sheet:
     words = {True: "yes", False: "NO", None: "–"}
     rows = [(one.target, one.wanted, one.found, words[one.reached]) for one in outcomes(run)]
-    note = (
-        "The first formulation decides: the fastest one of the peer, or in W2 the join that the target was set against, which "
-        "makes 4,000 to 6,000 events/s with 100,000 subscriptions. Elsewhere a peer is represented by its fastest."
-    )
+    note = "A peer is represented by the fastest of its formulations."
     return Sheet("Targets", ("target", "wanted", "found", "reached"), rows, note, words=4)
 
 
