@@ -130,9 +130,7 @@ def _intersect_all(boxes: list[Box]) -> Box | None:
     for more, others in boxes:
         for name, side in more.items():
             if name in sides:
-                first = sides[name]
-                both = type(first) is Ordered and type(side) is Ordered
-                side = cast(Ordered, first).intersection(cast(Ordered, side)) if both else all_of(first, side)
+                side = all_of(sides[name], side)
                 if side.is_empty:
                     return None
             sides[name] = side
@@ -190,7 +188,7 @@ def _kept(op: str, value: Scalar) -> Ordered:
 
 @lru_cache(maxsize=4_096)
 def _kept_list(types: tuple[type, ...], values: tuple[Scalar, ...]) -> Ordered:
-    """Any of these values; their types are given because 1 and true are equal in Python."""
+    """Any of these values; their types are given because 1 and 1.0 are equal, and are not written the same."""
     return ordered.one_of(values)
 
 

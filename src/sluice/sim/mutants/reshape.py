@@ -313,7 +313,7 @@ def _() -> Patch:
 def _() -> Patch:
     def make(original: Any) -> Any:
         def stored(self: Source, offset: int, moment: int) -> None:
-            self.head = offset
+            self.head, self.moment = offset, moment or self.moment
 
         return stored
 
