@@ -517,7 +517,7 @@ def test_control_c_in_a_kernel_arrives_as_itself(monkeypatch: pytest.MonkeyPatch
 
     matcher = sluice.Matcher()
     matcher.add("a = 1")
-    monkeypatch.setattr("sluice.match.kernels.scan.match_rows", interrupted)
+    monkeypatch.setattr("sluice.match.kernels.mixed.collect", interrupted)
     with pytest.raises(SystemError):
         matcher.match_batch([{"a": 1}])
     error.__cause__ = KeyboardInterrupt()

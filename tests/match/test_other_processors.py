@@ -1,4 +1,4 @@
-"""The kernels for processors without AVX-512 give the same answers: the tests of large groups and steps run on those too."""
+"""The kernels for processors without AVX-512 give the same answers: their own tests run on those too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_without_avx512(tmp_path: Path) -> None:
     }
     asked = [sys.executable, "-c", "from sluice.match.kernels.vectors import AVAILABLE; print(AVAILABLE)"]
     assert subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout == "False\n"
-    tests = [str(HERE / "test_tiles.py"), str(HERE / "test_vectors.py")]
+    tests = [str(HERE / f"test_{name}.py") for name in ("tiles", "mixed", "vectors", "encode")]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

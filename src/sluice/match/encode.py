@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fields, NameFields
+from sluice.match.kernels.columns import put_coded, put_doubles, put_integers
 from sluice.match.kernels.layout import MISSING
 from sluice.match.keys import EXACT, around, double_key, text_key, time_key, utf8
 from sluice.model.notification import Notifications, attributes, from_arrow
@@ -37,6 +38,12 @@ class Rows(NamedTuple):
     lower: Words
     inexact: frozenset[int]
     record: Callable[[int], dict[str, Value]]
+
+    def part(self, start: int, end: int) -> Rows:
+        """Some of the rows; their records are not at hand."""
+        upper = self.upper[start:end]
+        lower = upper if self.lower is self.upper else self.lower[start:end]
+        return Rows(upper, lower, frozenset(), self.record)
 
 
 def encode(batch: pa.RecordBatch | Sequence[object], fields: Fields) -> Rows:
@@ -188,24 +195,20 @@ class _ColumnWriter:
             target[valid] = keys[valid]
 
     def _numbers(self, entry: NameFields, column: pa.Array) -> None:
-        valid = None if column.null_count == 0 else _valid(column)
-        values = np.asarray(column.fill_null(0) if valid is not None else column)
-        doubles = values.astype(np.float64)
-        missing = np.isnan(doubles)
         if entry.kind:
-            self._kinds(entry, column, np.where(missing, NAN_CODE, KIND_CODES[Kind.NUMBER]))
+            is_nan = np.asarray(pc.is_nan(column.cast(pa.float64(), safe=False)).fill_null(False))
+            self._kinds(entry, column, np.where(is_nan, NAN_CODE, KIND_CODES[Kind.NUMBER]))
         if not entry.number:
             return
-        if missing.any():
-            valid = ~missing if valid is None else valid & ~missing
-        bits = (doubles + 0.0).view(np.int64)
-        keys = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
-        self._put(entry.number, valid, keys)
-        if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and len(values):
-            large = np.flatnonzero((values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT)
-            for row in large.tolist():
-                if valid is None or valid[row]:
-                    self.write_value(entry, row, int(values[row]))
+        if pa.types.is_int64(column.type):
+            has_large = self._write(put_integers, column, entry.number)
+        else:
+            self._write(put_doubles, column.cast(pa.float64(), safe=False), entry.number)
+            has_large = pa.types.is_uint64(column.type)
+        if has_large:
+            for row, value in enumerate(column.to_pylist()):
+                if value is not None and not -EXACT <= value <= EXACT:
+                    self.write_value(entry, row, value)
 
     def _strings(self, entry: NameFields, column: pa.Array) -> None:
         self._kinds(entry, column, KIND_CODES[Kind.STRING])
@@ -213,20 +216,29 @@ class _ColumnWriter:
             return
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         texts = coded.dictionary.to_pylist()
-        indices = coded.indices
-        valid = None if coded.null_count == 0 else _valid(coded)
-        where = np.asarray(indices.fill_null(0) if indices.null_count else indices)
         if not texts:
             return
-        numbers = [self.fields.symbols.get(text) if text is not None else None for text in texts]
+        indices = coded.indices if pa.types.is_int32(coded.indices.type) else coded.indices.cast(pa.int32())
+        known = self.fields.symbols
+        numbers = [known.get(text) for text in texts]
         if entry.symbol:
-            keys = np.array([MISSING if number is None else number for number in numbers], np.int64)
-            self._put(entry.symbol, valid, keys[where])
+            keys = [MISSING if number is None else number for number in numbers]
+            self._write(put_coded, indices, entry.symbol, keys)
         if entry.mask:
-            self._put(entry.mask, valid, np.array([string_bit(entry, number) for number in numbers], np.int64)[where])
+            masks = [0 if text is None else string_bit(entry, known.get(text)) for text in texts]
+            self._write(put_coded, indices, entry.mask, masks)
         if entry.string:
-            keys = np.array([MISSING if text is None else text_key(utf8(text)) for text in texts], np.int64)
-            self._put(entry.string, valid, keys[where])
+            keys = [MISSING if text is None else text_key(utf8(text)) for text in texts]
+            self._write(put_coded, indices, entry.string, keys)
+
+    def _write(self, kernel: Callable[..., Any], column: pa.Array, field: int, keys: list[int] | None = None) -> Any:
+        """Writes the keys of a column, or those that its codes stand for."""
+        valid, values = column.buffers()
+        where = (0 if valid is None or not column.null_count else valid.address, column.offset, len(column))
+        table = None if keys is None else np.array(keys, np.int64)
+        tables = () if table is None else (table.__array_interface__["data"][0],)
+        rows = (self.upper.__array_interface__["data"][0], field, self.upper.shape[1])
+        return kernel(values.address, *where, *tables, *rows)
 
     def _times(self, entry: NameFields, column: pa.Array) -> None:
         self._kinds(entry, column, KIND_CODES[Kind.TIMESTAMP])

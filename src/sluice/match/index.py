@@ -7,7 +7,7 @@ they came.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,34 @@ import numpy.typing as npt
 from sluice.match.clause import Clause
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.kernels import scan, tally, tiles
+from sluice.match.kernels import mixed, scan, tally, tiles
 from sluice.match.kernels.access import count_keys
 from sluice.match.kernels.cover import covered, overlapping
-from sluice.match.kernels.layout import HEADER, LARGE, LEAF_ROWS, LIST, MAX_PAIRS, ROWS, STEP, TOP
+from sluice.match.kernels.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, PAIRS, RANGES, ROWS, SINGLES, STEP, TOP
 from sluice.match.kernels.rows import insert, remove
+from sluice.match.kernels.tasks import note
 from sluice.match.reserve import Reserve
 
 _FIRST_WORDS = 256 * 1024
-#: Large groups per record, on average, that a batch can put off; more are matched at once.
-_TASKS = 256
+#: Records that are matched together: what they lead to is noted for all of them before it is matched.
+_BATCH = 2048
+#: Records that are counted together; the more, the fewer look-ups for each.
+_COUNTED = 1024 * 1024
 #: Rows of large groups that are tested in one go: a bit for each is kept until all are counted.
 _TILE_ROWS = 64 * 1024 * 1024
+#: Room at first: for matches of a batch, for candidates, and for runs of groups.
+_PAIRS, _CANDIDATES, _RUNS = 1024 * 1024, 64 * 1024, 1024
+_NONE = np.zeros(0, np.int64)
 Ids = npt.NDArray[np.int32]
+
+
+class Tile(NamedTuple):
+    """Runs that were done in one go: from which to which, a bit for each row, and how many are set in each leaf."""
+
+    start: int
+    end: int
+    bits: npt.NDArray[np.uint16]
+    counts: Words
 
 
 class Index:
@@ -47,10 +62,11 @@ class Index:
         self.free_entries: list[int] = []
         self._bits = np.zeros(LEAF_ROWS // STEP, np.uint16)
         self._picked = np.zeros(LEAF_ROWS + STEP, np.int32)
-        self._expected, self._expected_candidates = 64 * 1024, 4 * 1024
-        self._out = np.empty(self._expected, np.int32)
-        self._candidates = np.empty(self._expected_candidates, np.int64)
-        self._cursor = np.zeros(8, np.int64)
+        #: What matches a batch: pairs of an event and a slot, or an entry; and runs. One record needs no events.
+        self._events, self._slots = np.empty((2, _PAIRS), np.int32)
+        self._candidate_events, self._candidates = np.empty((2, _CANDIDATES), np.int32)
+        self._runs = np.empty(tiles.RUN * _RUNS, np.int64)
+        self._cursor = np.zeros(5, np.int64)
         #: Of each field: the lowest and the highest end of an interval so far, to guess how selective the next one is.
         self._seen = np.empty((0, 2))
         self.fit_fields()
@@ -61,7 +77,7 @@ class Index:
             return
         unseen = np.tile([np.inf, -np.inf], (len(self.fields) - len(self._seen), 1))
         self._seen = np.concatenate([self._seen, unseen])
-        self._found = np.zeros(2 * (3 * len(self.fields) + MAX_PAIRS), np.int64)
+        self._found = np.zeros(3 * len(self.fields) + MAX_PAIRS, np.int64)
         self.words = self.fields.defaults.copy()
         self.longs = memoryview(self.words)  # type: ignore[arg-type]
         self.doubles = memoryview(self.words.view(np.float64))  # type: ignore[arg-type]
@@ -157,11 +173,11 @@ class Index:
         given = [
             *(_address(self.heap), _address(self.words), _address(fields.defaults), len(fields)),
             *(_address(fields.numbers), len(fields.numbers), _address(self._bits), _address(self._picked)),
-            *(_address(self._found), _address(self._out), _address(self._candidates), _address(self._cursor)),
+            *(_address(self._found), _address(self._slots), _address(self._candidates), _address(self._cursor)),
         ]
         self._given = np.array(given, np.int64)
         self._given_address = _address(self._given)
-        self._cursor[scan.ROOM], self._cursor[scan.PENDING_ROOM] = len(self._out), len(self._candidates)
+        self._cursor[scan.ROOM], self._cursor[scan.PENDING_ROOM] = len(self._slots), len(self._candidates)
         self._state = memoryview(self._cursor)  # type: ignore[arg-type]
 
     def match_record(self) -> tuple[Ids, Words]:
@@ -170,106 +186,116 @@ class Index:
             _run(scan.match_record, self._given_address)
             written, pending, full = self._state[:3]
             if not full:
-                return self._out[:written].copy(), self._candidates[:pending]
-            self._out, self._candidates = self._more(self._out), self._more(self._candidates)
-            self._note_addresses()
+                return self._slots[:written].copy(), self._candidates[:pending].astype(np.int64)
+            self._make_room()
 
     def match_rows(self, rows: Rows) -> tuple[Words, Ids, Words]:
         """Matches rows of keys: offsets and sure slots as CSR, and candidates as event << 32 | entry."""
-        offsets, out, candidates, tasks = self._scan_rows(rows, LARGE)
-        if len(tasks):
-            offsets, out = self._match_tiles(rows, tasks, offsets, out)
-        return offsets, out, candidates
+        if len(rows.upper) <= _BATCH:
+            return self._match_batch(rows)
+        parts = [self._match_batch(rows.part(at, at + _BATCH)) for at in range(0, len(rows.upper), _BATCH)]
+        sizes = np.concatenate([np.diff(offsets) for offsets, _, _ in parts])
+        candidates = np.concatenate([found + (_BATCH * i << 32) for i, (_, _, found) in enumerate(parts)])
+        return _offsets(sizes), np.concatenate([slots for _, slots, _ in parts]), candidates
 
-    def _scan_rows(self, rows: Rows, large: int) -> tuple[Words, Ids, Words, Words]:
-        """What `match_rows` returns but for groups of so many rows or more, and the tasks that are left for those."""
+    def _match_batch(self, rows: Rows) -> tuple[Words, Ids, Words]:
+        """`match_rows` for a batch of bounded size: what leads where is noted first, and each bucket is then read once."""
+        tasks = self._note(rows)
+        pairs, candidates, runs = self._collect(rows, tasks, False)
+        sizes = np.zeros(len(rows.upper), np.int64)
+        _run(mixed.count_pairs, _address(self._events), pairs, _address(sizes))
+        collected = self._collect_tiles(rows, tasks, runs, sizes)
+        offsets = _offsets(sizes)
+        slots, places = np.empty(int(offsets[-1]), np.int32), offsets[:-1].copy()
+        what = (_address(self._events), _address(self._slots), pairs)
+        _run(mixed.place_pairs, *what, _address(places), _address(slots))
+        for start, end, bits, counts in collected:
+            where = (_address(self.heap), _address(tasks), _address(runs), start, end)
+            _run(tiles.place, *where, _address(bits), _address(counts), _address(places), _address(slots))
+        return offsets, slots, candidates
+
+    def _note(self, rows: Rows) -> Words:
+        """Which record leads to which bucket, those of the same bucket together."""
         count, fields = rows.upper.shape
-        offsets = np.zeros(count + 1, np.int64)
-        out, candidates = np.empty(self._expected, np.int32), np.empty(self._expected_candidates, np.int64)
-        tasks = np.empty(_TASKS * count if count < 1 << scan.EVENT_BITS else 0, np.int64)
-        cursor = np.zeros(8, np.int64)
-        cursor[scan.TASK_ROOM], cursor[scan.TASK_ROWS] = len(tasks), large
-        done = 0
-        while done < count:
-            cursor[scan.ROOM], cursor[scan.PENDING_ROOM] = len(out), len(candidates)
-            done = _run(
-                scan.match_rows,
-                _address(self.heap),
-                _address(rows.upper),
-                _address(rows.lower),
-                fields,
-                _address(self._bits),
-                _address(self._picked),
-                _address(self._found),
-                len(self._found) // 2,
-                _address(out),
-                _address(candidates),
-                _address(cursor),
-                _address(tasks),
-                _address(offsets),
-                count,
-                done,
+        keys = sum(int(self.heap[head + 2]) for head in (SINGLES, PAIRS, RANGES))
+        tasks: Words = np.empty(count * keys + 1, np.int64)
+        spare = np.empty_like(tasks)
+        given = (_address(self.heap), _address(rows.upper), _address(rows.lower), fields, count)
+        noted: int = _run(note, *given, _address(tasks), _address(spare))
+        return tasks[:noted]
+
+    def _collect(self, rows: Rows, tasks: Words, only_candidates: bool) -> tuple[int, Words, Words]:
+        """What matches in groups whose rows test different fields: how many pairs; candidates; and runs of other groups."""
+        count, fields = rows.upper.shape
+        most = (count + 2 * STEP) // STEP * STEP
+        upper = _aligned(fields * most)
+        lower = upper if rows.lower is rows.upper else _aligned(fields * most)
+        laid, samples = np.empty(fields, np.int64), np.empty(most, np.int64)
+        names, marks = np.empty(most, np.int32), np.empty(most, np.uint16)
+        given, state = np.zeros(mixed.GIVEN, np.int64), np.zeros(mixed.STATE, np.int64)
+        scratch: tuple[npt.NDArray[Any], ...] = (self._picked, self._bits, upper, lower, laid, names, marks, samples)
+        given[: mixed.MOST + 1] = (
+            *(_address(self.heap), _address(rows.upper), _address(rows.lower), fields, _address(tasks), len(tasks)),
+            *(*map(_address, scratch), most),
+        )
+        while True:
+            given[mixed.MOST + 1 :] = (
+                *(_address(self._events), _address(self._slots), len(self._events)),
+                *(_address(self._candidate_events), _address(self._candidates), len(self._candidates)),
+                *(_address(self._runs), len(self._runs) // tiles.RUN, only_candidates),
             )
-            if done < count:
-                out, candidates = self._more(out), self._more(candidates)
-        written, pending, left = (int(cursor[i]) for i in (scan.WRITTEN, scan.PENDING, scan.TASKS))
-        self._expected = written + written // 4 + 64 * 1024
-        self._expected_candidates = pending + pending // 4 + 4 * 1024
-        return offsets, out[:written], candidates[:pending], tasks[:left]
+            if _run(mixed.collect, _address(given), _address(state)):
+                break
+            self._make_room()
+        pairs, found, runs = state[mixed.PAIRS :].tolist()
+        candidates = self._candidate_events[:found].astype(np.int64) << 32 | self._candidates[:found]
+        return pairs, candidates, self._runs[: tiles.RUN * runs]
 
     def count_rows(self, rows: Rows, counts: Words) -> Words:
         """Adds to the counts by slot what matches rows of exact keys; candidates are returned, not counted."""
-        _, out, candidates, tasks = self._scan_rows(rows, 1)
-        _run(tally.count_slots, _address(out), len(out), _address(counts))
-        if len(tasks):
-            self._count_tasks(rows.upper, tasks, counts)
-        return candidates
+        parts = range(0, len(rows.upper), _COUNTED)
+        return np.concatenate(
+            [self._count(rows.part(at, at + _COUNTED), counts) + (at << 32) for at in parts] or [_NONE]
+        )
 
-    def _count_tasks(self, keys: Words, tasks: Words, counts: Words) -> None:
-        """Counts what was left for later, with the records in the order of the field that most groups test."""
-        heap, todo, fields = _address(self.heap), _address(tasks), keys.shape[1]
+    def _count(self, rows: Rows, counts: Words) -> Words:
+        heap, keys = _address(self.heap), rows.upper
+        fields = keys.shape[1]
+        tasks = self._note(rows)
         often = np.zeros(fields, np.int64)
-        tasks.sort()
-        most = _run(tally.survey, heap, todo, len(tasks), _address(often))
+        most = _run(tally.survey, heap, _address(tasks), len(tasks), _address(often))
+        _, candidates, _ = self._collect(rows, tasks, True)
+        # The records in the order of the field that most groups test.
         busiest = int(often.argmax())
-        order = np.argsort(keys[:, busiest])
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        _run(tally.rename, todo, len(tasks), _address(rank))
-        tasks.sort()
-        records = (_address(keys := keys[order]), fields, busiest, todo, len(tasks))
+        rows = Rows(keys := keys[np.argsort(keys[:, busiest])], keys, frozenset(), rows.record)
+        tasks = self._note(rows)
         columns, laid, flags = np.empty(most * fields, np.int64), np.empty(fields, np.int64), np.empty(most, np.uint8)
+        records = (_address(keys), fields, busiest, _address(tasks), len(tasks))
         room = (_address(columns), most, _address(laid), _address(flags))
         _run(tally.count_groups, heap, *records, *room, _address(counts))
+        return candidates
 
-    def _match_tiles(self, rows: Rows, tasks: Words, offsets: Words, out: Ids) -> tuple[Words, Ids]:
-        """Matches what was left for later, sorted by group, and joins it with what is there."""
-        tasks.sort()
-        sizes = np.diff(offsets)
-        heap, todo, fields = _address(self.heap), _address(tasks), rows.upper.shape[1]
-        collected: list[tuple[int, int, npt.NDArray[Any], Words]] = []
-        done = 0
-        while done < len(tasks):
-            end, most, leaves = _run(tiles.bounds, heap, todo, done, len(tasks), _TILE_ROWS)
+    def _collect_tiles(self, rows: Rows, tasks: Words, runs: Words, sizes: Words) -> list[Tile]:
+        """Which rows of the groups in some runs hold, a bit each; adds to the size of each record how many those are."""
+        heap, where, fields = _address(self.heap), _address(runs), rows.upper.shape[1]
+        collected: list[Tile] = []
+        done, count = 0, len(runs) // tiles.RUN
+        while done < count:
+            end, most, leaves = _run(tiles.bounds, heap, where, done, count, _TILE_ROWS)
             bits, counts = np.empty(most // STEP + leaves, np.uint16), np.empty(leaves, np.int64)
             keys = (_address(rows.upper), _address(rows.lower), fields)
             output = (_address(sizes), _address(bits), _address(counts))
-            _run(tiles.collect, heap, *keys, _address(self._picked), todo, done, end, *output)
-            collected.append((done, end, bits, counts))
+            _run(tiles.collect, heap, *keys, _address(self._picked), _address(tasks), where, done, end, *output)
+            collected.append(Tile(done, end, bits, counts))
             done = end
-        joined = np.concatenate([[0], np.cumsum(sizes)])
-        slots = np.empty(int(joined[-1]), np.int32)
-        places = joined[:-1].copy()
-        _run(scan.move_rows, offsets, out, slots, places)
-        for start, end, bits, counts in collected:
-            output = (_address(bits), _address(counts), _address(places))
-            _run(tiles.place, heap, todo, start, end, *output, _address(slots))
-        return joined, slots
+        return collected
 
-    @staticmethod
-    def _more(buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A buffer of twice the size with the same contents."""
-        return np.concatenate([buffer, np.empty_like(buffer)])
+    def _make_room(self) -> None:
+        """Twice the room for what is found, with what is there already."""
+        for name in ("_events", "_slots", "_candidate_events", "_candidates", "_runs"):
+            buffer = getattr(self, name)
+            setattr(self, name, np.concatenate([buffer, np.empty_like(buffer)]))
+        self._note_addresses()
 
     def covered(self, low: Words, high: Words, given: npt.NDArray[np.bool_]) -> Iterable[int]:
         """The entries whose tests lie in a box of keys."""
@@ -285,6 +311,17 @@ class Index:
         out = np.empty(int(self.heap[ROWS]), np.int64)
         given = (_address(self.heap), _address(low), _address(high), _address(how))
         return out[: _run(overlapping, *given, first, _address(out))]
+
+
+def _offsets(sizes: Words) -> Words:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+def _aligned(words: int) -> Words:
+    """Words that begin where a step of them is within lines of the cache."""
+    room = np.empty(words + STEP, np.int64)
+    start = -(_address(room) // 8) % STEP
+    return room[start : start + words]
 
 
 def _run(kernel: Callable[..., Any], *arguments: Any) -> Any:

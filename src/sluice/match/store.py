@@ -16,7 +16,7 @@ from sluice.errors import MatcherError
 from sluice.match.kernels import layout
 
 #: Raised whenever the layout of the heap changes: an older file is refused, not misread.
-VERSION = 2
+VERSION = 3
 _ARRAYS = ("heap", "places", "owner", "ids")
 #: What else belongs to a saved matcher.
 STATE = ("fields", "free", "free_entries", "entries", "confirm", "identity")

@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from sluice.match.counting import Counting
-from sluice.match.kernels.layout import LARGE
+from sluice.match.kernels.layout import COLUMN_ROWS
 from sluice.match.matcher import Matcher
 
 _KERNELS = Path(__file__).parent / "kernels"
@@ -40,7 +40,7 @@ def warm() -> None:
     matcher.overlapping("a > 0")
     for id in (0, 1, 2):
         matcher.remove(id)
-    matcher.load((id, f"a > {id} AND b > {id}") for id in range(2 * LARGE))
+    matcher.load((id, f"a > {id} AND b > {id}") for id in range(2 * COLUMN_ROWS))
     matcher.match_batch([{"a": 3, "b": 3}])
     Counting(matcher).add([{"a": 3, "b": 3}])
 

@@ -10,7 +10,6 @@ from sluice.match.kernels.heap import find
 from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
-    G_DYNAMIC,
     G_FIELDS,
     G_FIRST,
     G_LEAVES,
@@ -20,13 +19,12 @@ from sluice.match.kernels.layout import (
     G_SECOND,
     G_SORTED,
     G_TAG,
+    G_WHOLE,
     KEY_PAIR,
     KEY_RANGE,
     KEY_SIGNATURE,
     KEY_SINGLE,
-    L_CAPACITY,
     L_ROWS,
-    LEAF,
     LIST,
     MASK,
     PAIRS,
@@ -41,6 +39,7 @@ from sluice.match.kernels.layout import (
     TABLE,
 )
 from sluice.match.kernels.pointers import int32s, int64s, uint8s
+from sluice.match.kernels.walk import entry_of, first_row, next_row, slot_of, test_of, tests_of
 
 
 @njit(cache=True)
@@ -94,33 +93,26 @@ def _inside_key(tag, first, second, low, high, given):
 
 @njit(cache=True)
 def _covered_in_group(mem, m32, group, low, high, given, needed, out, found):
-    columns, dynamic = mem[group + G_COLUMNS], mem[group + G_DYNAMIC]
-    rest = 1 + 2 * columns + dynamic if mem[group + G_REST] else 0
-    if not dynamic and not rest:
+    if not mem[group + G_WHOLE] and not mem[group + G_REST]:
         known = 0
-        for c in range(columns):
+        for c in range(mem[group + G_COLUMNS]):
             known += given[mem[group + G_FIELDS + c] >> 2]
         if known < needed:
             return found
     directory = mem[group + G_DIRECTORY]
     for at in range(mem[group + G_LEAVES]):
         leaf = mem[directory + 3 * at + 2]
-        rows, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
-        if found + rows > out.shape[0]:
+        if found + mem[leaf + L_ROWS] > out.shape[0]:
             return -1
-        for i in range(rows):
+        row = first_row(mem, group, leaf)
+        for _ in range(mem[leaf + L_ROWS]):
             count = 0
-            for c in range(columns):
-                word = mem[base + capacity * (1 + 2 * columns) + i] if dynamic else mem[group + G_FIELDS + c]
-                start = base + capacity * (1 + 2 * c) + i
-                count += _inside(word, mem[start], mem[start + capacity], low, high, given)
-            if rest:
-                address = mem[base + capacity * rest + i]
-                for r in range(mem[address]):
-                    k = address + 1 + 3 * r
-                    count += _inside(mem[k], mem[k + 1], mem[k + 2], low, high, given)
-            out[found] = m32[2 * base + capacity + i]
+            for t in range(tests_of(mem, m32, group, leaf, row)):
+                word, lowest, highest = test_of(mem, m32, group, leaf, row, t)
+                count += _inside(word, lowest, highest, low, high, given)
+            out[found] = entry_of(mem, m32, group, leaf, row)
             found += count == needed
+            row = next_row(mem, m32, group, row)
     return found
 
 
@@ -261,35 +253,25 @@ def _key_meets(mem, group, low, high, how):
 
 @njit(cache=True)
 def _in_group(mem, m32, group, low, high, how, doubt, first, out, found):
-    columns, dynamic, pending = mem[group + G_COLUMNS], mem[group + G_DYNAMIC], mem[group + G_PENDING]
-    rest = 1 + 2 * columns + dynamic if mem[group + G_REST] else 0
-    directory, leading = mem[group + G_DIRECTORY], mem[group + G_FIELDS] >> 2
+    pending, directory, leading = mem[group + G_PENDING], mem[group + G_DIRECTORY], mem[group + G_FIELDS] >> 2
     for at in range(directory, directory + 3 * mem[group + G_LEAVES], 3):
         leaf = mem[at + 2]
-        rows, capacity, base = mem[leaf + L_ROWS], mem[leaf + L_CAPACITY], leaf + LEAF
         if mem[group + G_SORTED] and _meets(mem[at], mem[at + 1], leading, low, high, how[leading], pending) == _APART:
             continue
-        for i in range(rows):
-            mine = doubt
-            for c in range(columns):
-                word = mem[base + capacity * (1 + 2 * columns) + i] if dynamic else mem[group + G_FIELDS + c]
-                start = base + capacity * (1 + 2 * c) + i
-                more = _test_meets(mem, word, mem[start], mem[start + capacity], low, high, how, pending)
+        row = first_row(mem, group, leaf)
+        for _ in range(mem[leaf + L_ROWS]):
+            mine, t, tests = doubt, 0, tests_of(mem, m32, group, leaf, row)
+            while mine != _APART and t < tests:
+                word, lowest, highest = test_of(mem, m32, group, leaf, row, t)
+                more = _test_meets(mem, word, lowest, highest, low, high, how, pending)
                 mine = _APART if more == _APART else mine | more
-                if mine == _APART:
-                    break
-            if rest and mine != _APART:
-                address = mem[base + capacity * rest + i]
-                for k in range(address + 1, address + 1 + 3 * mem[address], 3):
-                    more = _test_meets(mem, mem[k], mem[k + 1], mem[k + 2], low, high, how, pending)
-                    mine = _APART if more == _APART else mine | more
-                    if mine == _APART:
-                        break
+                t += 1
             if mine != _APART:
-                out[found] = np.int64(m32[2 * base + i]) * 4 + mine
+                out[found] = np.int64(slot_of(mem, m32, group, leaf, row)) * 4 + mine
                 found += 1
                 if first and mine == 0:
                     return found
+            row = next_row(mem, m32, group, row)
     return found
 
 

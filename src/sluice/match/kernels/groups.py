@@ -1,7 +1,8 @@
 """Groups of rows and their leaves: where in its bucket a clause is stored, and how leaves grow, split and go.
 
-Rows of a bucket that test the same fields get a group of their own, stored column by column; the others share a mixed group
-that stores the first test inline and the rest as a list. Leaves of a group are ordered by the low ends of their first column.
+Rows of a bucket that test the same fields get a group of their own, stored column by column. The others share a mixed group:
+where an equality leads to them they are stored whole (`whole.py`); where an interval does, it is their first column, and what
+they test besides is a list. Leaves of columns are ordered by the low ends of the first one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from sluice.match.kernels.layout import (
     G_CAPACITY,
     G_COLUMNS,
     G_DIRECTORY,
-    G_DYNAMIC,
     G_FIELDS,
     G_FIRST,
     G_INLINE,
@@ -30,6 +30,7 @@ from sluice.match.kernels.layout import (
     G_SIGNATURE,
     G_SORTED,
     G_TAG,
+    G_WHOLE,
     KEY_RANGE,
     KEY_SIGNATURE,
     L_CAPACITY,
@@ -41,6 +42,7 @@ from sluice.match.kernels.layout import (
     LIST,
     MISSING,
     MIXED_ROWS,
+    PAGE,
     RANGE,
     S_COUNT,
     S_FIRST,
@@ -53,37 +55,35 @@ from sluice.match.kernels.layout import (
 @njit(cache=True)
 def width_of(mem, group):
     """Words per row of a group's leaves."""
-    return 1 + 2 * mem[group + G_COLUMNS] + mem[group + G_DYNAMIC] + mem[group + G_REST]
+    return 1 + 2 * mem[group + G_COLUMNS] + mem[group + G_REST]
 
 
 @njit(cache=True)
 def _new_leaf(mem, group, capacity):
     leaf = take(mem, _leaf_words(mem, group, capacity))
     mem[leaf + L_GROUP], mem[leaf + L_ROWS], mem[leaf + L_CAPACITY] = group, 0, capacity
-    if not mem[group + G_DYNAMIC]:
-        core = core_of(mem, group, leaf)
-        for c in range(mem[group + G_COLUMNS]):
-            mem[core + 2 * c], mem[core + 2 * c + 1] = MISSING, LARGEST
+    core = core_of(mem, group, leaf)
+    for c in range(mem[group + G_COLUMNS]):
+        mem[core + 2 * c], mem[core + 2 * c + 1] = MISSING, LARGEST
     return leaf
 
 
 @njit(cache=True)
 def _leaf_words(mem, group, capacity):
-    cores = 0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]
-    return LEAF + capacity * width_of(mem, group) + 2 * cores
+    if mem[group + G_WHOLE]:
+        return LEAF + capacity
+    return LEAF + capacity * width_of(mem, group) + 2 * mem[group + G_COLUMNS]
 
 
 @njit(cache=True)
 def core_of(mem, group, leaf):
-    """The address of the cores of a leaf, for groups whose columns have one field each."""
+    """The address of the cores of a leaf of columns."""
     return leaf + LEAF + mem[leaf + L_CAPACITY] * width_of(mem, group)
 
 
 @njit(cache=True)
 def fit_core(mem, group, leaf, row):
     """Narrows the cores of a leaf to what its new row lets through. A row that goes leaves them as they are: still true."""
-    if mem[group + G_DYNAMIC]:
-        return
     core, capacity = core_of(mem, group, leaf), mem[leaf + L_CAPACITY]
     for c in range(mem[group + G_COLUMNS]):
         low = leaf + LEAF + capacity * (1 + 2 * c) + row
@@ -102,11 +102,11 @@ def copy_row(mem, m32, group, source, i, target, j, places):
     for c in range(1, width_of(mem, group)):
         mem[new + new_capacity * c + j] = mem[old + old_capacity * c + i]
     fit_core(mem, group, target, j)
-    places[entry] = target * 2048 + j
+    places[entry] = target * PAGE + j
 
 
 @njit(cache=True)
-def _directory_insert(mem, group, at, low, high, leaf):
+def directory_insert(mem, group, at, low, high, leaf):
     count, capacity, directory = mem[group + G_LEAVES], mem[group + G_CAPACITY], mem[group + G_DIRECTORY]
     if count == capacity:
         larger = 2 * capacity
@@ -149,7 +149,7 @@ def _split(mem, m32, group, at, places):
     mem[left + L_ROWS], mem[right + L_ROWS] = half, rows - half
     mem[directory + 3 * at], mem[directory + 3 * at + 1] = lows[order[0]], left_high
     mem[directory + 3 * at + 2] = left
-    _directory_insert(mem, group, at + 1, lows[order[half]], right_high, right)
+    directory_insert(mem, group, at + 1, lows[order[half]], right_high, right)
     give(mem, leaf, _leaf_words(mem, group, capacity))
 
 
@@ -159,7 +159,7 @@ def leaf_for(mem, m32, group, low, places):
     count = mem[group + G_LEAVES]
     if count == 0:
         leaf = _new_leaf(mem, group, FIRST_ROWS)
-        _directory_insert(mem, group, 0, low if mem[group + G_SORTED] else MISSING, MISSING, leaf)
+        directory_insert(mem, group, 0, low if mem[group + G_SORTED] else MISSING, MISSING, leaf)
         return 0
     at = count - 1
     if mem[group + G_SORTED]:
@@ -189,41 +189,52 @@ def leaf_for(mem, m32, group, low, places):
         if mem[mem[group + G_DIRECTORY] + 3 * (at + 1)] <= low:
             at += 1
         return at
-    _directory_insert(mem, group, count, MISSING, LARGEST, _new_leaf(mem, group, FIRST_ROWS))
+    directory_insert(mem, group, count, MISSING, LARGEST, _new_leaf(mem, group, FIRST_ROWS))
     return count
 
 
 @njit(cache=True)
-def new_group(mem, slot, signature, pending, dynamic, rest, tests, columns, count):
+def new_group(mem, slot, signature, pending, whole, rest, tests, columns):
     """A group of a bucket, linked in front of the others. `columns` lists the tests that become its columns."""
+    count = columns.shape[0]
     group = take(mem, G_FIELDS + max(1, count))
     mem[group + G_NEXT] = mem[slot + S_GROUP]
     mem[group + G_TAG], mem[group + G_FIRST], mem[group + G_SECOND] = mem[slot], mem[slot + 1], mem[slot + 2]
     mem[group + G_SIGNATURE] = signature
-    mem[group + G_PENDING], mem[group + G_DYNAMIC], mem[group + G_REST] = pending, dynamic, rest
+    mem[group + G_PENDING], mem[group + G_WHOLE], mem[group + G_REST] = pending, whole, rest
     mem[group + G_COLUMNS] = count
     mem[group + G_CAPACITY], mem[group + G_DIRECTORY] = 1, group + G_INLINE
-    if not dynamic:
-        for c in range(count):
-            mem[group + G_FIELDS + c] = tests[columns[c], 0]
-        mem[group + G_SORTED] = tests[columns[0], 0] & 3 == RANGE
+    for c in range(count):
+        mem[group + G_FIELDS + c] = tests[columns[c], 0]
+    mem[group + G_SORTED] = count > 0 and tests[columns[0], 0] & 3 == RANGE
     mem[slot + S_GROUP] = group
     return group
 
 
 @njit(cache=True)
-def mixed_group(mem, slot, pending, dynamic, rest, tests, columns):
+def mixed_group(mem, slot, pending, whole, rest, tests, columns):
     """The bucket's group for rows of any fields behind the same columns, made if there is none."""
     name = np.int64(-1)
-    if not dynamic:
-        for c in range(columns.shape[0]):
-            name -= (tests[columns[c], 0] + 1) << (24 * c)
+    for c in range(columns.shape[0]):
+        name -= (tests[columns[c], 0] + 1) << (24 * c)
     group = mem[slot + S_GROUP]
     while group != 0:
         if mem[group + G_SIGNATURE] == name and mem[group + G_PENDING] == pending and mem[group + G_REST] == rest:
             return group
         group = mem[group + G_NEXT]
-    return new_group(mem, slot, name, pending, dynamic, rest, tests, columns, max(1, columns.shape[0]))
+    return new_group(mem, slot, name, pending, whole, rest, tests, columns)
+
+
+@njit(cache=True)
+def low_of(mem, tests, t, pairs):
+    """What is stored as the low end of a test: for a list the address of its intervals, which are copied."""
+    if tests[t, 0] & 3 != LIST:
+        return tests[t, 1]
+    words = 2 * tests[t, 2]
+    copy = take(mem, words)
+    for i in range(words):
+        mem[copy + i] = pairs[2 * tests[t, 1] + i]
+    return copy
 
 
 @njit(cache=True)
@@ -241,13 +252,7 @@ def store_rest(mem, tests, used, shares, pairs):
             if not used[other] and (t < 0 or shares[other] < shares[t]):
                 t = other
         used[t] = True
-        mem[k], mem[k + 1], mem[k + 2] = tests[t, 0], tests[t, 1], tests[t, 2]
-        if tests[t, 0] & 3 == LIST:
-            words = 2 * tests[t, 2]
-            copy = take(mem, words)
-            for i in range(words):
-                mem[copy + i] = pairs[2 * tests[t, 1] + i]
-            mem[k + 1] = copy
+        mem[k], mem[k + 1], mem[k + 2] = tests[t, 0], low_of(mem, tests, t, pairs), tests[t, 2]
     return address
 
 
@@ -271,28 +276,30 @@ def group_for(mem, slot, kind, tests, used, shares, pending, choice):
                 lists += 1
     primary = choice[0] if kind == KEY_RANGE else least(tests, used, shares)
     tag, first, second = mem[slot + S_TAG], mem[slot + S_FIRST], mem[slot + S_SECOND]
-    if open_tests > 0 and lists == 0 and _rows_in_mixed(mem, slot) >= MIXED_ROWS:
+    if lists == 0 and _rows_in_mixed(mem, slot) >= MIXED_ROWS:
         signature = signature_of(tests, used)
         own = find_or_add(mem, tag * 16 + pending * 8 + KEY_SIGNATURE, first, with_signature(second, signature))
         mem[own + S_COUNT] += 1
         if mem[own + S_GROUP] == 0 and mem[own + S_COUNT] >= COLUMN_ROWS:
             slot = find(mem, tag, first, second)  # the table may have grown, and its slots moved
             columns = np.empty(open_tests, np.int64)
-            columns[0] = primary
-            k = 1
+            k = 0
             for t in range(tests.shape[0]):
-                if not used[t] and t != primary:
+                if not used[t]:
                     columns[k] = t
+                    if t == primary:
+                        columns[0], columns[k] = t, columns[0]
                     k += 1
-            mem[own + S_GROUP] = new_group(mem, slot, signature, pending, 0, 0, tests, columns, open_tests)
+            mem[own + S_GROUP] = new_group(mem, slot, signature, pending, 0, 0, tests, columns)
         if mem[own + S_GROUP] != 0:
             columns = _columns_of(mem, mem[own + S_GROUP], tests)
             if columns.shape[0] == open_tests:
                 return mem[own + S_GROUP], columns
         slot = find(mem, tag, first, second)
-    dynamic = 0 if kind == KEY_RANGE else 1
-    count = min(1, open_tests - lists)
-    if kind == KEY_RANGE and open_tests - lists > 1 and _rows_in_mixed(mem, slot) >= LEAF_ROWS:
+    if kind != KEY_RANGE:
+        return mixed_group(mem, slot, pending, 1, 0, tests, choice[:0]), choice[:0]
+    count = 1
+    if open_tests - lists > 1 and _rows_in_mixed(mem, slot) >= LEAF_ROWS:
         count = 2  # intervals alone let much through, and what they let through is tested row by row
     columns = np.empty(count, np.int64)
     taken = used.copy()
@@ -300,7 +307,7 @@ def group_for(mem, slot, kind, tests, used, shares, pending, choice):
         columns[c] = primary if c == 0 else least(tests, taken, shares)
         taken[columns[c]] = True
     rest = 1 if open_tests > count else 0
-    return mixed_group(mem, slot, pending, dynamic, rest, tests, columns), columns
+    return mixed_group(mem, slot, pending, 0, rest, tests, columns), columns
 
 
 @njit(cache=True)

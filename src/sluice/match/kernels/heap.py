@@ -62,6 +62,12 @@ def _size_class(words):
 
 
 @njit(cache=True)
+def rounded(words):
+    """How many words a piece of so many really has."""
+    return _size_class(words)[1]
+
+
+@njit(cache=True)
 def take(mem, words):
     """The address of a zeroed piece of the heap. The caller has made sure that there is room."""
     number, size = _size_class(words)
@@ -88,9 +94,21 @@ def give(mem, address, words):
 
 
 @njit(cache=True)
+def place_of(mem, h):
+    """Where the search for a key with this hash begins, or 0."""
+    part = TABLE + 3 * np.int64(h >> _S58)
+    return mem[part] + SLOT * np.int64(h & np.uint64(mem[part + 1] - 1)) if mem[part + 1] else 0
+
+
+@njit(cache=True)
 def find(mem, tag, first, second):
     """The slot of a key, or 0."""
-    h = hash_key(tag, first, second)
+    return find_from(mem, hash_key(tag, first, second), tag, first, second)
+
+
+@njit(cache=True)
+def find_from(mem, h, tag, first, second):
+    """The slot of a key whose hash is known, or 0."""
     part = TABLE + 3 * np.int64(h >> _S58)
     capacity = mem[part + 1]
     if capacity == 0:

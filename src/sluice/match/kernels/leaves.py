@@ -1,4 +1,4 @@
-"""Which rows of a leaf does a record satisfy? A bit for each, sixteen to a word.
+"""Which rows of a leaf of columns does a record satisfy? A bit for each, sixteen to a word.
 
 A record is two words per field, `upper` and `lower`: a test holds if `low <= upper and lower <= high`. For a plain value both
 are its key; with the ends of a box the same code finds what covers it (figures 4.6 and 4.7). Columns are compared without
@@ -14,9 +14,9 @@ from numba import njit
 from sluice.match.kernels.groups import core_of
 from sluice.match.kernels.layout import (
     G_COLUMNS,
-    G_DYNAMIC,
     G_FIELDS,
     G_REST,
+    G_SORTED,
     L_CAPACITY,
     L_ROWS,
     LEAF,
@@ -26,7 +26,7 @@ from sluice.match.kernels.layout import (
     STEP,
 )
 from sluice.match.kernels.pointers import prefetch
-from sluice.match.kernels.vectors import at_least, at_most, in_common, mixed, number, ones
+from sluice.match.kernels.vectors import at_least, at_most, in_common, number, ones
 
 _ALL = np.uint16(0xFFFF)
 
@@ -34,11 +34,20 @@ _ALL = np.uint16(0xFFFF)
 @njit(cache=True)
 def has_values(mem, group, upper, row):
     """Whether a record has a value for every column of a group."""
-    for c in range(0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]):
+    for c in range(mem[group + G_COLUMNS]):
         word = mem[group + G_FIELDS + c]
         if upper[row + (word >> 2)] == (0 if word & 3 == MASK else MISSING):
             return False
     return True
+
+
+@njit(cache=True)
+def in_zone(mem, group, entry, upper, lower, row):
+    """Whether a record that has the values of a group may hold in the leaf at this place of its directory."""
+    if not mem[group + G_SORTED]:
+        return True
+    first = row + (mem[group + G_FIELDS] >> 2)
+    return mem[entry] <= upper[first] and mem[entry + 1] >= lower[first]
 
 
 @njit(cache=True)
@@ -60,31 +69,26 @@ def count_bits(bits, at, steps):
 def leaf_bits(mem, group, leaf, upper, lower, row, bits, at, picked):
     """Writes which rows of a leaf hold, from word `at` of `bits` on. The keys of the record begin at `row`."""
     steps, base, capacity = steps_of(mem, leaf), leaf + LEAF, mem[leaf + L_CAPACITY]
-    columns, dynamic = mem[group + G_COLUMNS], mem[group + G_DYNAMIC]
+    columns = mem[group + G_COLUMNS]
     for step in range(steps):
         bits[at + step] = _ALL
     bits[at + steps - 1] = _ALL >> np.uint16(STEP * steps - mem[leaf + L_ROWS])
-    if dynamic:
-        for step in range(steps):
-            start = base + capacity + STEP * step
-            bits[at + step] = mixed(mem, start, capacity, upper, lower, row, bits[at + step])
-    else:
-        core = core_of(mem, group, leaf)
-        for c in range(columns):
-            word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c)
-            field = row + (word >> 2)
-            if word & 3 == MASK:
-                for step in range(steps):
-                    bits[at + step] &= in_common(mem, low + STEP * step, upper[field])
-                continue
-            if upper[field] < mem[core + 2 * c]:
-                for step in range(steps):
-                    bits[at + step] &= at_most(mem, low + STEP * step, upper[field])
-            if lower[field] > mem[core + 2 * c + 1]:
-                for step in range(steps):
-                    bits[at + step] &= at_least(mem, low + capacity + STEP * step, lower[field])
+    core = core_of(mem, group, leaf)
+    for c in range(columns):
+        word, low = mem[group + G_FIELDS + c], base + capacity * (1 + 2 * c)
+        field = row + (word >> 2)
+        if word & 3 == MASK:
+            for step in range(steps):
+                bits[at + step] &= in_common(mem, low + STEP * step, upper[field])
+            continue
+        if upper[field] < mem[core + 2 * c]:
+            for step in range(steps):
+                bits[at + step] &= at_most(mem, low + STEP * step, upper[field])
+        if lower[field] > mem[core + 2 * c + 1]:
+            for step in range(steps):
+                bits[at + step] &= at_least(mem, low + capacity + STEP * step, lower[field])
     if mem[group + G_REST]:
-        _test_rest(mem, base + capacity * (1 + 2 * columns + dynamic), steps, upper, lower, row, bits, at, picked)
+        _test_rest(mem, base + capacity * (1 + 2 * columns), steps, upper, lower, row, bits, at, picked)
 
 
 @njit(cache=True)
@@ -105,19 +109,19 @@ def _test_rest(mem, lists, steps, upper, lower, row, bits, at, picked):
         for j in range(count):
             i = np.int64(picked[j])
             address = mem[lists + i]
-            holds = _test(mem, address + 1 + 3 * done, upper, lower, row)
+            k = address + 1 + 3 * done
+            is_match = holds(mem, mem[k], mem[k + 1], mem[k + 2], upper, lower, row)
             more = np.int64(mem[address] > done + 1)
             picked[left] = i
-            left += holds & more
-            bits[at + (i >> 4)] |= (holds & (1 - more)) << (i & 15)
+            left += is_match & more
+            bits[at + (i >> 4)] |= (is_match & (1 - more)) << (i & 15)
         count = left
         done += 1
 
 
 @njit(cache=True)
-def _test(mem, k, upper, lower, row):
-    """Whether the test at address k holds for the record whose keys begin at `row`; no branch but for lists."""
-    word, low, high = mem[k], mem[k + 1], mem[k + 2]
+def holds(mem, word, low, high, upper, lower, row):
+    """1 if a test holds for the record whose keys begin at `row`, else 0; no branch but for lists."""
     at = row + (word >> 2)
     if word & 3 == LIST:
         return np.int64(in_list(mem, low, high, upper[at], lower[at]))

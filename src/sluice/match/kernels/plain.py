@@ -9,8 +9,6 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from sluice.match.kernels.layout import MASK
-
 
 @intrinsic
 def _first(context: Any, bits: Any) -> Any:
@@ -42,15 +40,3 @@ def number(first, bits, out, k):
         bits &= np.uint16(bits - 1)
         count += 1
     return count
-
-
-@njit(cache=True)
-def mixed(mem, at, capacity, upper, lower, row, bits):
-    """Bits of the rows i in `bits`, which are the first ones, whose test holds, whatever its field."""
-    found = np.int64(0)
-    for i in range(_first(np.uint16(~bits))):
-        low, high, word = mem[at + i], mem[at + capacity + i], mem[at + 2 * capacity + i]
-        field = row + (word >> 2)
-        inside = np.int64((low <= upper[field]) & (lower[field] <= high))
-        found |= (np.int64(low & upper[field] != 0) if word & 3 == MASK else inside) << i
-    return np.uint16(found)

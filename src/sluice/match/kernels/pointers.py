@@ -30,6 +30,7 @@ def _cast(element: Any) -> Any:
 
 
 int64s = _cast(types.int64)
+float64s = _cast(types.float64)
 int32s = _cast(types.int32)
 uint8s = _cast(types.uint8)
 uint16s = _cast(types.uint16)

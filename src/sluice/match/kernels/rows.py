@@ -21,13 +21,13 @@ from sluice.match.kernels.heap import count_in_list, find_or_add, largest_partit
 from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
-    G_DYNAMIC,
     G_FIRST,
     G_REST,
     G_ROWS,
     G_SIGNATURE,
     G_SORTED,
     G_TAG,
+    G_WHOLE,
     KEY_PAIR,
     KEY_RANGE,
     KEY_SINGLE,
@@ -36,6 +36,7 @@ from sluice.match.kernels.layout import (
     L_ROWS,
     LEAF,
     LEAF_ROWS,
+    PAGE,
     PAIRS,
     RANGES,
     RESERVE,
@@ -45,6 +46,7 @@ from sluice.match.kernels.layout import (
     TOP,
 )
 from sluice.match.kernels.pointers import int32s, int64s
+from sluice.match.kernels.whole import put_in, take_out
 
 
 @njit(cache=True)
@@ -79,6 +81,11 @@ def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, se
             used[choice[1]] = True
             count_in_list(mem, PAIRS, 3, tests[choice[0], 0] >> 2, tests[choice[1], 0] >> 2, 1)
     group, columns = group_for(mem, slot, kind, tests, used, shares, pending, choice)
+    mem[group + G_ROWS] += 1
+    mem[ROWS] += 1
+    if mem[group + G_WHOLE]:
+        put_in(mem, m32, group, number, entry, tests, used, shares, pairs, places)
+        return
     low = tests[columns[0], 1] if columns.shape[0] else np.int64(0)
     at = leaf_for(mem, m32, group, low, places)
     directory = mem[group + G_DIRECTORY]
@@ -89,48 +96,48 @@ def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, se
     for c in range(columns.shape[0]):
         mem[base + capacity * (1 + 2 * c) + row] = tests[columns[c], 1]
         mem[base + capacity * (2 + 2 * c) + row] = tests[columns[c], 2]
-    width = 1 + 2 * mem[group + G_COLUMNS]
-    if mem[group + G_DYNAMIC]:
-        if columns.shape[0] == 0:  # nothing left to test: field 0 is 0 in every record
-            mem[base + capacity + row], mem[base + 2 * capacity + row] = 0, 0
-        mem[base + capacity * width + row] = tests[columns[0], 0] if columns.shape[0] else 0
-        width += 1
     if mem[group + G_REST]:
         for c in range(columns.shape[0]):
             used[columns[c]] = True
-        mem[base + capacity * width + row] = store_rest(mem, tests, used, shares, pairs)
+        mem[base + capacity * (1 + 2 * columns.shape[0]) + row] = store_rest(mem, tests, used, shares, pairs)
     fit_core(mem, group, leaf, row)
     if mem[group + G_SORTED]:
         mem[directory + 3 * at] = min(mem[directory + 3 * at], low)
         mem[directory + 3 * at + 1] = max(mem[directory + 3 * at + 1], tests[columns[0], 2])
     mem[leaf + L_ROWS] += 1
-    mem[group + G_ROWS] += 1
-    mem[ROWS] += 1
-    places[entry] = leaf * 2048 + row
+    places[entry] = leaf * PAGE + row
 
 
 @njit(cache=True)
 def remove(heap, places, entries):
-    """Takes rows out, each by moving the last row of its leaf into its place."""
+    """Takes rows out, in columns by moving the last row of the leaf into the place of each."""
     mem, m32, where = int64s(heap), int32s(heap), int64s(places)
     for entry in entries:
-        leaf, row = where[entry] >> 11, where[entry] & 2047
-        group, base, capacity = mem[leaf + L_GROUP], leaf + LEAF, mem[leaf + L_CAPACITY]
-        if mem[group + G_REST]:
-            column = 1 + 2 * mem[group + G_COLUMNS] + mem[group + G_DYNAMIC]
-            free_rest(mem, mem[base + capacity * column + row])
-        last = mem[leaf + L_ROWS] - 1
-        if row != last:
-            copy_row(mem, m32, group, leaf, last, leaf, row, where)
-        mem[leaf + L_ROWS] = last
+        leaf, row = where[entry] // PAGE, where[entry] % PAGE
+        group = mem[leaf + L_GROUP]
+        if mem[group + G_WHOLE]:
+            take_out(mem, m32, leaf, row, where)
+        else:
+            _take_out_of_columns(mem, m32, group, leaf, row, where)
         mem[group + G_ROWS] -= 1
         mem[ROWS] -= 1
         where[entry] = 0
         _uncount(mem, group)
-        if last == 0:
+        if mem[leaf + L_ROWS] == 0:
             drop_leaf(mem, group, leaf)
         if mem[group + G_ROWS] == 0:
             drop_group(mem, group)
+
+
+@njit(cache=True)
+def _take_out_of_columns(mem, m32, group, leaf, row, places):
+    if mem[group + G_REST]:
+        column = 1 + 2 * mem[group + G_COLUMNS]
+        free_rest(mem, mem[leaf + LEAF + mem[leaf + L_CAPACITY] * column + row])
+    last = mem[leaf + L_ROWS] - 1
+    if row != last:
+        copy_row(mem, m32, group, leaf, last, leaf, row, places)
+    mem[leaf + L_ROWS] = last
 
 
 @njit(cache=True)

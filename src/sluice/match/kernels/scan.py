@@ -1,7 +1,7 @@
-"""Which rows does a record satisfy? The inner loop of the matcher.
+"""Which rows does one record satisfy? The inner loop of the matcher when records come one at a time.
 
-The keys of a record lead to buckets, and what its buckets hold is tested leaf by leaf (`leaves.py`). Memory is announced
-before it is read.
+The keys of a record lead to buckets, and what its buckets hold is tested leaf by leaf (`leaves.py`, `whole.py`). Memory is
+announced before it is read. Batches go another way: see `tasks.py`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sluice.match.kernels.heap import _S58, find, hash_key, sortable
+from sluice.match.kernels import whole
+from sluice.match.kernels.heap import find, hash_key, place_of, sortable
 from sluice.match.kernels.layout import (
     G_DIRECTORY,
-    G_FIELDS,
+    G_INLINE,
     G_LEAVES,
     G_NEXT,
     G_PENDING,
-    G_ROWS,
-    G_SORTED,
+    G_WHOLE,
     KEY_PAIR,
     KEY_RANGE,
     KEY_SINGLE,
@@ -30,60 +30,48 @@ from sluice.match.kernels.layout import (
     RANGES,
     S_GROUP,
     SINGLES,
-    SLOT,
     STEP,
-    TABLE,
 )
-from sluice.match.kernels.leaves import has_values, leaf_bits, steps_of
+from sluice.match.kernels.leaves import has_values, in_zone, leaf_bits, steps_of
 from sluice.match.kernels.pointers import int32s, int64s, prefetch, uint16s
 from sluice.match.kernels.vectors import pack
 
-# Positions in the cursor of a scan: matches and candidates written, whether there was no room, how much room there is, and
-# the same for the tasks that a batch leaves for later: groups of so many rows or more.
-WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM, TASKS, TASK_ROOM, TASK_ROWS = range(8)
-#: A task is a group and below it, in as many bits, an event.
-EVENT_BITS = 28
+# Positions in the cursor of a scan: matches and candidates written, whether there was no room, and how much room there is.
+WRITTEN, PENDING, FULL, ROOM, PENDING_ROOM = range(5)
 
 
 @njit(cache=True)
-def end_of_run(tasks, start, count):
-    """Where the tasks of the same group end."""
-    end = start
-    while end < count and tasks[end] >> EVENT_BITS == tasks[start] >> EVENT_BITS:
-        end += 1
-    return end
+def scan_leaf(mem, m32, group, leaf, upper, lower, row, half, bits, picked, out, k):
+    """Appends the slots of the rows of a leaf that hold for a record, or their entries; returns where the next one goes."""
+    if mem[group + G_WHOLE]:
+        return whole.scan(mem, m32, leaf, upper, lower, row, half, out, k)
+    leaf_bits(mem, group, leaf, upper, lower, row, bits, 0, picked)
+    column = 2 * (leaf + LEAF) + half * mem[leaf + L_CAPACITY]
+    return pack_bits(m32, column, bits, 0, steps_of(mem, leaf), out, k)
 
 
 @njit(cache=True)
-def _scan_group(mem, m32, group, upper, lower, row, bits, picked, out, candidates, cursor, event):
-    """Writes the rows of a group that match: slots to `out`, or (event, entry) to `candidates` if Python must look."""
-    if not has_values(mem, group, upper, row):
+def _scan_group(mem, m32, group, upper, lower, bits, picked, out, candidates, cursor):
+    """Writes the rows of a group that match: slots to `out`, or entries to `candidates` if Python must look."""
+    if not has_values(mem, group, upper, 0):
         return
-    is_sorted = mem[group + G_SORTED]
-    first = row + (mem[group + G_FIELDS] >> 2)
-    highest, lowest = upper[first], lower[first]
-    entry = mem[group + G_DIRECTORY]
-    for _ in range(mem[group + G_LEAVES]):
-        if is_sorted:
-            if mem[entry] > highest:
-                break
-            if mem[entry + 1] < lowest:
-                entry += 3
-                continue
+    for at in range(mem[group + G_LEAVES]):
+        entry = mem[group + G_DIRECTORY] + 3 * at
+        if not in_zone(mem, group, entry, upper, lower, 0):
+            continue
         leaf = mem[entry + 2]
-        entry += 3
-        rows, slots = mem[leaf + L_ROWS], 2 * (leaf + LEAF)
+        rows = mem[leaf + L_ROWS]
         if cursor[WRITTEN] + rows > cursor[ROOM] or cursor[PENDING] + rows > cursor[PENDING_ROOM]:
             cursor[FULL] = 1
             return
-        leaf_bits(mem, group, leaf, upper, lower, row, bits, 0, picked)
         if mem[group + G_PENDING]:
-            count = pack_bits(m32, slots + mem[leaf + L_CAPACITY], bits, 0, steps_of(mem, leaf), picked, 0)
-            for i in range(count):
-                candidates[cursor[PENDING] + i] = event << 32 | np.int64(picked[i])
-            cursor[PENDING] += count
+            cursor[PENDING] = scan_leaf(
+                mem, m32, group, leaf, upper, lower, 0, whole.ENTRY, bits, picked, candidates, cursor[PENDING]
+            )
         else:
-            cursor[WRITTEN] = pack_bits(m32, slots, bits, 0, steps_of(mem, leaf), out, cursor[WRITTEN])
+            cursor[WRITTEN] = scan_leaf(
+                mem, m32, group, leaf, upper, lower, 0, whole.SLOT, bits, picked, out, cursor[WRITTEN]
+            )
 
 
 @njit(cache=True)
@@ -95,51 +83,43 @@ def pack_bits(m32, column, bits, at, steps, out, k):
 
 
 @njit(cache=True)
-def _announce_keys(mem, upper, row):
+def _announce_keys(mem, keys):
     """Announces all look-ups of a record before the first one is made: they are independent of each other."""
     entry = mem[SINGLES]
     for _ in range(mem[SINGLES + 2]):
-        _announce(mem, mem[entry] * 8 + KEY_SINGLE, upper[row + mem[entry]], 0)
+        prefetch(mem, place_of(mem, hash_key(mem[entry] * 8 + KEY_SINGLE, keys[mem[entry]], 0)))
         entry += 2
     entry = mem[PAIRS]
     for _ in range(mem[PAIRS + 2]):
         first, second = mem[entry], mem[entry + 1]
-        _announce(mem, (first * 65536 + second) * 8 + KEY_PAIR, upper[row + first], upper[row + second])
+        tag = (first * 65536 + second) * 8 + KEY_PAIR
+        prefetch(mem, place_of(mem, hash_key(tag, keys[first], keys[second])))
         entry += 3
 
 
 @njit(cache=True)
-def _probe(mem, upper, lower, row, found, count):
-    """Notes the first groups of all buckets that a record leads to, from `found[count]` on; returns where they end."""
-    entry = mem[SINGLES]
+def _probe(mem, keys, found):
+    """Notes the first groups of all buckets that a record leads to; returns how many."""
+    count, entry = 0, mem[SINGLES]
     for _ in range(mem[SINGLES + 2]):
         field = mem[entry]
         entry += 2
-        value = upper[row + field]
-        if value != MISSING and value == lower[row + field]:
-            count = _note(mem, find(mem, field * 8 + KEY_SINGLE, value, 0), found, count)
+        if keys[field] != MISSING:
+            count = _note(mem, find(mem, field * 8 + KEY_SINGLE, keys[field], 0), found, count)
     entry = mem[PAIRS]
     for _ in range(mem[PAIRS + 2]):
         first, second = mem[entry], mem[entry + 1]
         entry += 3
-        a, b = upper[row + first], upper[row + second]
-        if a != MISSING and b != MISSING and a == lower[row + first] and b == lower[row + second]:
-            count = _note(mem, find(mem, (first * 65536 + second) * 8 + KEY_PAIR, a, b), found, count)
+        if keys[first] != MISSING and keys[second] != MISSING:
+            tag = (first * 65536 + second) * 8 + KEY_PAIR
+            count = _note(mem, find(mem, tag, keys[first], keys[second]), found, count)
     entry = mem[RANGES]
     for _ in range(mem[RANGES + 2]):
         word = mem[entry]
         entry += 2
-        if upper[row + (word >> 2)] != (0 if word & 3 == MASK else MISSING):
+        if keys[word >> 2] != (0 if word & 3 == MASK else MISSING):
             count = _note(mem, find(mem, (word >> 2) * 8 + KEY_RANGE, word & 3, 0), found, count)
     return count
-
-
-@njit(cache=True)
-def _announce(mem, tag, first, second):
-    h = hash_key(tag, first, second)
-    part = TABLE + 3 * np.int64(h >> _S58)
-    if mem[part + 1] != 0:
-        prefetch(mem, mem[part] + SLOT * np.int64(h & np.uint64(mem[part + 1] - 1)))
 
 
 @njit(cache=True)
@@ -149,31 +129,23 @@ def _note(mem, slot, found, count):
         return count
     group = mem[slot + S_GROUP]
     prefetch(mem, group)
-    prefetch(mem, group + G_DIRECTORY)
+    prefetch(mem, group + G_INLINE + 2)
     found[count] = group
     return count + 1
 
 
 @njit(cache=True)
-def _match_event(mem, m32, upper, lower, row, bits, picked, found, start, end, out, candidates, cursor, tasks, event):
-    """All rows that one record satisfies, of the buckets in `found[start:end]`; its keys begin at `row`.
-
-    A large group is only noted as a task, if there is room for it: see `sluice.match.kernels.tiles`.
-    """
-    for i in range(start, end):
+def _match_buckets(mem, m32, keys, bits, picked, found, count, out, candidates, cursor):
+    """All rows that one record satisfies, of the buckets in `found`."""
+    for i in range(count):
         leaf = mem[mem[found[i] + G_DIRECTORY] + 2]
         prefetch(mem, leaf)
         prefetch(mem, leaf + 8)
         prefetch(mem, leaf + 16)
-    for i in range(start, end):
+    for i in range(count):
         group = found[i]
         while group != 0:
-            at = cursor[TASKS]
-            if mem[group + G_ROWS] >= cursor[TASK_ROWS] and at < cursor[TASK_ROOM] and not mem[group + G_PENDING]:
-                tasks[at] = group << EVENT_BITS | event
-                cursor[TASKS] = at + 1
-            else:
-                _scan_group(mem, m32, group, upper, lower, row, bits, picked, out, candidates, cursor, event)
+            _scan_group(mem, m32, group, keys, keys, bits, picked, out, candidates, cursor)
             group = mem[group + G_NEXT]
 
 
@@ -188,12 +160,12 @@ def match_record(place):
     given = int64s(place)
     mem, m32, keys, blank = int64s(given[0]), int32s(given[0]), int64s(given[1]), int64s(given[2])
     numbers, bits, picked, found = int64s(given[4]), uint16s(given[6]), int32s(given[7]), int64s(given[8])
-    out, candidates, cursor = int32s(given[9]), int64s(given[10]), int64s(given[11])
+    out, candidates, cursor = int32s(given[9]), int32s(given[10]), int64s(given[11])
     cursor[WRITTEN] = cursor[PENDING] = cursor[FULL] = 0
     _turn(keys, numbers, given[5])
-    _announce_keys(mem, keys, 0)
-    end = _probe(mem, keys, keys, 0, found, 0)
-    _match_event(mem, m32, keys, keys, 0, bits, picked, found, 0, end, out, candidates, cursor, candidates, 0)
+    _announce_keys(mem, keys)
+    count = _probe(mem, keys, found)
+    _match_buckets(mem, m32, keys, bits, picked, found, count, out, candidates, cursor)
     if cursor[FULL]:
         _turn(keys, numbers, given[5])
     else:
@@ -207,36 +179,6 @@ def _turn(keys, numbers, count):
     for i in range(count):
         if keys[numbers[i]] != MISSING:
             keys[numbers[i]] = sortable(keys[numbers[i]])
-
-
-@njit(cache=True)
-def match_rows(
-    heap, upper, lower, fields, bits, picked, found, half, out, candidates, cursor, tasks, offsets, count, start
-):
-    """Matches records of `fields` keys each, from `start` on; returns the first one not done for want of room.
-
-    All arguments but the counts are addresses. Buckets are looked up one record ahead, and keys announced two ahead, so that
-    what they lead to has arrived in the cache when it is its turn. `found` has room for the buckets of two records.
-    """
-    mem, m32, state, ends = int64s(heap), int32s(heap), int64s(cursor), int64s(offsets)
-    high, low, slots, pending = int64s(upper), int64s(lower), int32s(out), int64s(candidates)
-    words, rows, groups, later = uint16s(bits), int32s(picked), int64s(found), int64s(tasks)
-    first, last = 0, _probe(mem, high, low, start * fields, groups, 0)
-    for event in range(start, count):
-        written, waiting, left = state[WRITTEN], state[PENDING], state[TASKS]
-        row, ahead = event * fields, (event + 1) * fields
-        if event + 2 < count:
-            _announce_keys(mem, high, ahead + fields)
-        next_first = next_last = half - first
-        if event + 1 < count:
-            next_last = _probe(mem, high, low, ahead, groups, next_first)
-        _match_event(mem, m32, high, low, row, words, rows, groups, first, last, slots, pending, state, later, event)
-        first, last = next_first, next_last
-        if state[FULL]:
-            state[WRITTEN], state[PENDING], state[TASKS], state[FULL] = written, waiting, left, 0
-            return event
-        ends[event + 1] = state[WRITTEN]
-    return count
 
 
 @njit(cache=True)
@@ -256,12 +198,3 @@ def merge_rows(offsets, out, events, slots):
             c += 1
         total[event + 1] = k
     return total, joined
-
-
-@njit(cache=True)
-def move_rows(offsets, out, slots, places):
-    """Copies the matches of each record to where `places` says, and moves `places` behind them."""
-    for event in range(places.shape[0]):
-        for i in range(offsets[event], offsets[event + 1]):
-            slots[places[event]] = out[i]
-            places[event] += 1

@@ -1,6 +1,6 @@
 """How many records satisfy each row of the index? Counted without ever writing down which.
 
-The records that lead to a group are laid out column by column, sorted by one field. The interval of a row on that field
+The records that lead to a bucket are laid out column by column, sorted by one field. The interval of a row on that field
 is then a stretch of records, found by two searches; where the row tests nothing else the length of the stretch is the
 answer, and else its further tests are made on the stretch, many records at a time.
 """
@@ -13,35 +13,35 @@ from numba import njit
 from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
-    G_DYNAMIC,
     G_FIELDS,
     G_LEAVES,
-    G_REST,
-    L_CAPACITY,
+    G_NEXT,
+    G_PENDING,
     L_ROWS,
-    LEAF,
     LIST,
     MASK,
     RANGE,
 )
 from sluice.match.kernels.leaves import in_list
+from sluice.match.kernels.mixed import below, up_to
 from sluice.match.kernels.pointers import int32s, int64s, uint8s
-from sluice.match.kernels.scan import EVENT_BITS, end_of_run
-
-EVENTS = (1 << EVENT_BITS) - 1
+from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
+from sluice.match.kernels.walk import first_row, next_row, slot_of, test_of, tests_of
 
 
 @njit(cache=True)
 def survey(heap, tasks, count, often):
-    """The most records that lead to one group; adds to `often` how many look-ups an order by each field would save."""
+    """The most records that lead to one bucket; adds to `often` how many look-ups an order by each field would save."""
     mem, todo, times = int64s(heap), int64s(tasks), int64s(often)
     first = most = 0
     while first < count:
         group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, count)
         most = max(most, last - first)
-        for c in range(0 if mem[group + G_DYNAMIC] else mem[group + G_COLUMNS]):
-            if mem[group + G_FIELDS + c] & 3 == RANGE:
-                times[mem[group + G_FIELDS + c] >> 2] += last - first
+        while group != 0:
+            for c in range(mem[group + G_COLUMNS]):
+                if mem[group + G_FIELDS + c] & 3 == RANGE:
+                    times[mem[group + G_FIELDS + c] >> 2] += last - first
+            group = mem[group + G_NEXT]
         first = last
     return most
 
@@ -55,19 +55,11 @@ def rename(tasks, count, rank):
 
 
 @njit(cache=True)
-def count_slots(out, count, counts):
-    """Adds one to the count of each slot that is written down."""
-    slots, sums = int32s(out), int64s(counts)
-    for i in range(count):
-        sums[slots[i]] += 1
-
-
-@njit(cache=True)
 def count_groups(heap, upper, fields, sorted_by, tasks, count, keys, most, laid, flags, counts):
-    """Adds to the count of each slot the records that satisfy its rows.
+    """Adds to the count of each slot the records that satisfy its rows, but for rows whose matches Python must look at.
 
-    Arguments are addresses and counts. Tasks are sorted by group; records are exact, and sorted by their field
-    `sorted_by`. `keys` has room for every field of the most records that a group has, `laid` for a word per field,
+    Arguments are addresses and counts. Tasks of the same bucket are together; records are exact, and sorted by their field
+    `sorted_by`. `keys` has room for every field of the most records that a bucket has, `laid` for a word per field,
     `flags` for a byte per record.
     """
     mem, m32, high, todo = int64s(heap), int32s(heap), int64s(upper), int64s(tasks)
@@ -75,52 +67,57 @@ def count_groups(heap, upper, fields, sorted_by, tasks, count, keys, most, laid,
     first = 0
     while first < count:
         group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, count)
-        records = last - first
         for field in range(fields):
             ready[field] = 0
-        for at in range(mem[group + G_LEAVES]):
-            leaf = mem[mem[group + G_DIRECTORY] + 3 * at + 2]
-            for row in range(mem[leaf + L_ROWS]):
-                start, end, done = 0, records, -1
-                tests = _tests(mem, group, leaf, row)
-                for t in range(tests):
-                    word, low, upmost = _test_of(mem, group, leaf, row, t)
-                    column = _column(word >> 2, high, fields, todo, first, last, columns, most, ready)
-                    if word == 4 * sorted_by + RANGE and done < 0:
-                        start = _first_from(columns, column, column + records, low) - column
-                        end = _first_above(columns, column + start, column + records, upmost) - column
-                        done = t
-                found = end - start
-                if found > 0 and tests > (done >= 0):
-                    found = _holding(mem, group, leaf, row, tests, done, columns, most, start, end, marks)
-                sums[m32[2 * (leaf + LEAF) + row]] += found
+        while group != 0:
+            for at in range(0 if mem[group + G_PENDING] else mem[group + G_LEAVES]):
+                leaf = mem[mem[group + G_DIRECTORY] + 3 * at + 2]
+                row = first_row(mem, group, leaf)
+                for _ in range(mem[leaf + L_ROWS]):
+                    found = _count_row(
+                        mem,
+                        m32,
+                        group,
+                        leaf,
+                        row,
+                        high,
+                        fields,
+                        sorted_by,
+                        todo,
+                        first,
+                        last,
+                        columns,
+                        most,
+                        ready,
+                        marks,
+                    )
+                    sums[slot_of(mem, m32, group, leaf, row)] += found
+                    row = next_row(mem, m32, group, row)
+            group = mem[group + G_NEXT]
         first = last
 
 
 @njit(cache=True)
-def _tests(mem, group, leaf, row):
-    """How many tests a row makes."""
-    columns = mem[group + G_COLUMNS]
-    if mem[group + G_REST]:
-        width = 1 + 2 * columns + mem[group + G_DYNAMIC]
-        return columns + mem[mem[leaf + LEAF + mem[leaf + L_CAPACITY] * width + row]]
-    return columns
-
-
-@njit(cache=True)
-def _test_of(mem, group, leaf, row, t):
-    """One test of a row: its word, low and high end. First those in columns, then those in its list."""
-    base, capacity, columns = leaf + LEAF + row, mem[leaf + L_CAPACITY], mem[group + G_COLUMNS]
-    if t < columns:
-        word = mem[base + capacity * (1 + 2 * columns)] if mem[group + G_DYNAMIC] else mem[group + G_FIELDS + t]
-        return word, mem[base + capacity * (1 + 2 * t)], mem[base + capacity * (2 + 2 * t)]
-    k = mem[base + capacity * (1 + 2 * columns + mem[group + G_DYNAMIC])] + 1 + 3 * (t - columns)
-    return mem[k], mem[k + 1], mem[k + 2]
+def _count_row(mem, m32, group, leaf, row, upper, fields, sorted_by, tasks, first, last, columns, most, ready, marks):
+    """How many of the records of some tasks satisfy a row."""
+    records = last - first
+    start, end, done = 0, records, -1
+    tests = tests_of(mem, m32, group, leaf, row)
+    for t in range(tests):
+        word, low, high = test_of(mem, m32, group, leaf, row, t)
+        column = _column(word >> 2, upper, fields, tasks, first, last, columns, most, ready)
+        if word == 4 * sorted_by + RANGE and done < 0:
+            start = below(columns, column, records, low)
+            end = up_to(columns, column, records, high)
+            done = t
+    if end > start and tests > (done >= 0):
+        return _holding(mem, m32, group, leaf, row, tests, done, columns, most, start, end, marks)
+    return max(0, end - start)
 
 
 @njit(cache=True)
 def _column(field, upper, fields, tasks, first, last, keys, most, ready):
-    """Where the column of a field begins; the keys of a group's records are laid out there when they are first asked for."""
+    """Where the column of a field begins; the keys of a bucket's records are laid out there when they are first asked for."""
     at = field * most
     if not ready[field]:
         ready[field] = 1
@@ -130,38 +127,14 @@ def _column(field, upper, fields, tasks, first, last, keys, most, ready):
 
 
 @njit(cache=True)
-def _first_from(keys, first, last, low):
-    """The first place between `first` and `last` whose key is not below `low`, in sorted keys; without branches."""
-    length = last - first
-    while length > 0:
-        half = length >> 1
-        below = np.int64(keys[first + half] < low)
-        first += below * (half + 1)
-        length = below * (length - half - 1) + (1 - below) * half
-    return first
-
-
-@njit(cache=True)
-def _first_above(keys, first, last, high):
-    """The first place between `first` and `last` whose key is above `high`, in sorted keys; without branches."""
-    length = last - first
-    while length > 0:
-        half = length >> 1
-        inside = np.int64(keys[first + half] <= high)
-        first += inside * (half + 1)
-        length = inside * (length - half - 1) + (1 - inside) * half
-    return first
-
-
-@njit(cache=True)
-def _holding(mem, group, leaf, row, tests, done, keys, most, start, end, marks):
+def _holding(mem, m32, group, leaf, row, tests, done, keys, most, start, end, marks):
     """How many of a stretch of records satisfy the tests of a row, but for the one that is done."""
     left = tests - (done >= 0)
     is_first = True
     for t in range(tests):
         if t == done:
             continue
-        word, low, high = _test_of(mem, group, leaf, row, t)
+        word, low, high = test_of(mem, m32, group, leaf, row, t)
         at, kind = (word >> 2) * most, word & 3
         if left == 1 and kind != LIST:
             if kind == MASK:

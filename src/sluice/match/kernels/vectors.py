@@ -1,8 +1,8 @@
 """Sixteen rows at a time, in the words of the processor: which of them hold, and their slots packed one behind the other.
 
-Rows that hold are bits of a 16-bit number. Comparisons are fast on any processor. Writing only the rows that hold, and testing
-a different field for each row, are single instructions where the processor has AVX-512; elsewhere the compiler would make a
-branch per row of them, so there `sluice.match.kernels.plain` is used instead.
+Rows that hold are bits of a 16-bit number. Comparisons are fast on any processor. Picking only the rows that hold is a single
+instruction where the processor has AVX-512; elsewhere the compiler would make a branch per row of it, so there
+`sluice.match.kernels.plain` is used instead. The same goes for sixteen records at a time, against one row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from sluice.match.kernels import plain
-from sluice.match.kernels.layout import MASK, STEP
+from sluice.match.kernels.layout import STEP
 
 
 def _features() -> str:
@@ -29,7 +29,6 @@ AVAILABLE = "+avx512f" in _features().split(",")
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _WORDS, _SLOTS, _FLAGS = ir.VectorType(_I64, STEP), ir.VectorType(_I32, STEP), ir.VectorType(ir.IntType(1), STEP)
-_PLACES = ir.VectorType(ir.PointerType(_I64), STEP)
 _ZEROS = ir.Constant(_WORDS, [0] * STEP)
 
 
@@ -64,10 +63,19 @@ def _ones(builder: Any, bits: Any) -> Any:
 
 
 def _store(builder: Any, items: Any, bits: Any, pointer: Any, index: Any) -> Any:
-    """Writes the items of the rows in `bits` one behind the other, from `pointer[index]` on; how many those are."""
-    target, flags = _address(builder, pointer, index, 4, _I32), builder.bitcast(bits, _FLAGS)
-    _call(builder, f"llvm.masked.compressstore.v{STEP}i32", ir.VoidType(), items, target, flags)
-    return _ones(builder, bits)
+    """Writes the items of the rows in `bits` one behind the other, from `pointer[index]` on; how many those are.
+
+    Packed in a register and stored from there: some processors take a hundred times as long to pack into memory.
+    """
+    count, flags = _ones(builder, bits), builder.bitcast(bits, _FLAGS)
+    packed = _call(
+        builder, f"llvm.x86.avx512.mask.compress.v{STEP}i32", _SLOTS, items, ir.Constant(_SLOTS, [0] * STEP), flags
+    )
+    first = builder.trunc(builder.sub(builder.shl(_I64(1), count), _I64(1)), _I16)
+    target = _address(builder, pointer, index, 4, _SLOTS)
+    name = f"llvm.masked.store.v{STEP}i32.p0"
+    _call(builder, name, ir.VoidType(), packed, target, _I32(4), builder.bitcast(first, _FLAGS))
+    return count
 
 
 def _comparison(operator: str) -> Any:
@@ -88,6 +96,19 @@ at_least = _comparison(">=")
 
 
 @intrinsic
+def between(context: Any, halves: Any, at: Any, low: Any, high: Any) -> Any:
+    """Bits of the places i for which `low <= halves[at + i] <= high`."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        items = _load(builder, given[0], given[1], _SLOTS)
+        low, high = (_everywhere(builder, builder.trunc(end, _I32), _SLOTS) for end in given[2:])
+        inside = builder.and_(builder.icmp_signed(">=", items, low), builder.icmp_signed("<=", items, high))
+        return builder.bitcast(inside, _I16)
+
+    return types.uint16(halves, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
 def in_common(context: Any, mem: Any, at: Any, mask: Any) -> Any:
     """Bits of the rows i for which `mem[at + i]` and `mask` have a bit in common."""
 
@@ -96,40 +117,6 @@ def in_common(context: Any, mem: Any, at: Any, mask: Any) -> Any:
         return builder.bitcast(builder.icmp_unsigned("!=", common, _ZEROS), _I16)
 
     return types.uint16(mem, types.int64, types.int64), generate
-
-
-@intrinsic
-def _mixed(context: Any, mem: Any, at: Any, capacity: Any, upper: Any, lower: Any, row: Any, bits: Any) -> Any:
-    """Bits of the rows i in `bits`, which are the first ones, whose test holds, whatever its field.
-
-    The test has its low end at `mem[at + i]`, its high end `capacity` words further and its test word after as many again. The
-    keys of the record begin at `row` of `upper` and `lower`.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        mem, at, capacity, upper, lower, row, bits = given
-        low = _load(builder, mem, at)
-        at = builder.add(at, capacity)
-        high = _load(builder, mem, at)
-        words = _load(builder, mem, builder.add(at, capacity))
-        field = builder.ashr(words, ir.Constant(_WORDS, [2] * STEP))
-        offset = builder.mul(builder.add(field, _everywhere(builder, row)), ir.Constant(_WORDS, [8] * STEP))
-        flags = builder.bitcast(bits, _FLAGS)
-
-        def keys(pointer: Any) -> Any:
-            places = builder.add(offset, _everywhere(builder, builder.ptrtoint(pointer, _I64)))
-            name, places = f"llvm.masked.gather.v{STEP}i64.v{STEP}p0", builder.inttoptr(places, _PLACES)
-            return _call(builder, name, _WORDS, places, _I32(8), flags, _ZEROS)
-
-        above = keys(upper)
-        inside = builder.and_(builder.icmp_signed("<=", low, above), builder.icmp_signed("<=", keys(lower), high))
-        common = builder.icmp_unsigned("!=", builder.and_(low, above), _ZEROS)
-        kinds = builder.and_(words, ir.Constant(_WORDS, [3] * STEP))
-        holds = builder.select(builder.icmp_unsigned("==", kinds, ir.Constant(_WORDS, [MASK] * STEP)), common, inside)
-        return builder.and_(builder.bitcast(holds, _I16), bits)
-
-    whole = types.int64
-    return types.uint16(mem, whole, whole, upper, lower, whole, types.uint16), generate
 
 
 @intrinsic
@@ -155,6 +142,28 @@ def _number(context: Any, first: Any, bits: Any, out: Any, k: Any) -> Any:
 
 
 @intrinsic
+def repeat(context: Any, out: Any, k: Any, item: Any) -> Any:
+    """Writes `item` to `out[k]` and all places of a step after it."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        items = _everywhere(builder, given[2], _SLOTS)
+        builder.store(items, _address(builder, given[0], given[1], 4, _SLOTS), align=4)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.int32), generate
+
+
+@intrinsic
+def lowest(context: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set; 16 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.zext(builder.cttz(given[0], ir.IntType(1)(0)), _I64)
+
+    return types.int64(types.uint16), generate
+
+
+@intrinsic
 def ones(context: Any, bits: Any) -> Any:
     """How many bits are set."""
 
@@ -164,4 +173,4 @@ def ones(context: Any, bits: Any) -> Any:
     return types.int64(types.uint16), generate
 
 
-pack, number, mixed = (_pack, _number, _mixed) if AVAILABLE else (plain.pack, plain.number, plain.mixed)
+pack, number = (_pack, _number) if AVAILABLE else (plain.pack, plain.number)
