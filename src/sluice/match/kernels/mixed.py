@@ -37,7 +37,7 @@ from sluice.match.kernels.pointers import int32s, int64s, prefetch, uint16s
 from sluice.match.kernels.scan import scan_leaf
 from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
 from sluice.match.kernels.tiles import RUN
-from sluice.match.kernels.vectors import at_least, at_most, between, in_common, lowest, ones, pack, repeat
+from sluice.match.kernels.vectors import at_least, at_most, between, in_common, lowest, ones, pair
 from sluice.match.kernels.walk import test_of, tests_of
 from sluice.match.kernels.whole import ENTRY, SLOT, TESTS, WORDS, after, ends_of
 
@@ -182,19 +182,45 @@ def _sort(given, field, records):
     """Sorts the records by a field; its keys are laid out in full, and the last one of each step once more."""
     upper, names, samples = int64s(given[UPPER]), int32s(given[NAMES]), int64s(given[SAMPLES])
     column, start, laid = int64s(given[ABOVE]), field * given[MOST], int64s(given[LAID])
-    keys, old = np.empty(records, np.int64), np.empty(records, np.int32)
+    keys = np.empty((2, records), np.int64)
     for j in range(records):
-        keys[j], old[j] = upper[names[j] * given[FIELDS] + field], names[j]
-    order = np.argsort(keys)
+        keys[0, j], keys[1, j] = upper[names[j] * given[FIELDS] + field], names[j]
+    keys = _sorted(keys)
     for j in range(records):
-        names[j] = old[order[j]]
-        column[start + j] = keys[order[j]]
+        column[start + j], names[j] = keys[0, j], keys[1, j]
     steps = (records + STEP - 1) // STEP
     for j in range(records, STEP * (steps + 1)):
         column[start + j] = MISSING
     for s in range((steps + STEP - 1) // STEP * STEP):
         samples[s] = column[start + min(STEP * s + STEP, records) - 1] if s < steps else LARGEST
     laid[field] = WIDE
+
+
+@njit(cache=True)
+def _sorted(keys):
+    """Keys in rising order, with what is below them: byte by byte, but for those in which all keys are the same."""
+    other, ends = np.empty_like(keys), np.empty(256, np.int64)
+    count = keys.shape[1]
+    alike = keys[0, 0]
+    differ = np.int64(0)
+    for j in range(count):
+        differ |= keys[0, j] ^ alike
+    for shift in range(0, 64, 8):
+        if differ >> shift & 255 == 0:
+            continue
+        flip = 128 if shift == 56 else 0  # the sign
+        ends[:] = 0
+        for j in range(count):
+            ends[keys[0, j] >> shift & 255 ^ flip] += 1
+        total = 0
+        for digit in range(256):
+            total, ends[digit] = total + ends[digit], total
+        for j in range(count):
+            digit = keys[0, j] >> shift & 255 ^ flip
+            other[0, ends[digit]], other[1, ends[digit]] = keys[0, j], keys[1, j]
+            ends[digit] += 1
+        keys, other = other, keys
+    return keys
 
 
 @njit(cache=True)
@@ -298,8 +324,7 @@ def _whole_rows_in_a_step(mem, m32, leaf, given, records, half, who, what, writt
                 left &= _holding(mem, word, mem[k], mem[k + 1], given, how, 0)
             if t > 0 and left == 0:
                 break
-        repeat(what, written, m32[2 * row + half])
-        written += pack(names, 0, left, who, written)
+        written += pair(names, 0, left, m32[2 * row + half], who, what, written)
         row = stop
     return written
 
@@ -399,9 +424,7 @@ def _tell_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, names, n
             left &= np.uint16(_ALL << np.uint16(start - at))
         if step == last:
             left &= np.uint16(_ALL >> np.uint16(at + STEP - stop))
-        if left:
-            repeat(what, written, name)
-            written += pack(names, at, left, who, written)
+        written += pair(names, at, left, name, who, what, written)
     return written
 
 
@@ -485,9 +508,7 @@ def _narrow_others(mem, given, word, low, high, how, marks, step, steps):
 def _tell(names, marks, step, steps, number, who, what, written):
     """Writes pairs of a record whose bit is set and a number."""
     for s in range(step, steps):
-        if marks[s]:
-            repeat(what, written, number)
-            written += pack(names, STEP * s, marks[s], who, written)
+        written += pair(names, STEP * s, marks[s], number, who, what, written)
     return written
 
 

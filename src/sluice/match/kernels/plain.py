@@ -40,3 +40,12 @@ def number(first, bits, out, k):
         bits &= np.uint16(bits - 1)
         count += 1
     return count
+
+
+@njit(cache=True)
+def pair(m32, at, bits, item, firsts, seconds, k):
+    """Writes `m32[at + i]` of the places i in `bits` to `firsts[k]` and on, and `item` beside each; returns how many."""
+    count = pack(m32, at, bits, firsts, k)
+    for i in range(k, k + count):
+        seconds[i] = item
+    return count

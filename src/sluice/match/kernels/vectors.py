@@ -62,15 +62,19 @@ def _ones(builder: Any, bits: Any) -> Any:
     return builder.zext(_call(builder, "llvm.ctpop.i16", _I16, bits), _I64)
 
 
+def _packed(builder: Any, items: Any, bits: Any) -> tuple[Any, Any]:
+    """How many rows are in `bits`, and their items one behind the other."""
+    nothing, flags = ir.Constant(_SLOTS, [0] * STEP), builder.bitcast(bits, _FLAGS)
+    name = f"llvm.x86.avx512.mask.compress.v{STEP}i32"
+    return _ones(builder, bits), _call(builder, name, _SLOTS, items, nothing, flags)
+
+
 def _store(builder: Any, items: Any, bits: Any, pointer: Any, index: Any) -> Any:
     """Writes the items of the rows in `bits` one behind the other, from `pointer[index]` on; how many those are.
 
     Packed in a register and stored from there: some processors take a hundred times as long to pack into memory.
     """
-    count, flags = _ones(builder, bits), builder.bitcast(bits, _FLAGS)
-    packed = _call(
-        builder, f"llvm.x86.avx512.mask.compress.v{STEP}i32", _SLOTS, items, ir.Constant(_SLOTS, [0] * STEP), flags
-    )
+    count, packed = _packed(builder, items, bits)
     first = builder.trunc(builder.sub(builder.shl(_I64(1), count), _I64(1)), _I16)
     target = _address(builder, pointer, index, 4, _SLOTS)
     name = f"llvm.masked.store.v{STEP}i32.p0"
@@ -142,15 +146,31 @@ def _number(context: Any, first: Any, bits: Any, out: Any, k: Any) -> Any:
 
 
 @intrinsic
-def repeat(context: Any, out: Any, k: Any, item: Any) -> Any:
-    """Writes `item` to `out[k]` and all places of a step after it."""
+def _pair(context: Any, m32: Any, at: Any, bits: Any, item: Any, firsts: Any, seconds: Any, k: Any) -> Any:
+    """Writes `m32[at + i]` of the places i in `bits` to `firsts[k]` and on, and `item` beside each of them; returns how many.
+
+    There must be room for a whole step: what is behind them is overwritten.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        items = _everywhere(builder, given[2], _SLOTS)
-        builder.store(items, _address(builder, given[0], given[1], 4, _SLOTS), align=4)
-        return context.get_dummy_value()
+        m32, at, bits, item, firsts, seconds, k = given
+        count, packed = _packed(builder, _load(builder, m32, at, _SLOTS), bits)
+        items = _everywhere(builder, item, _SLOTS)
 
-    return types.void(out, types.int64, types.int32), generate
+        def store(half: int) -> None:
+            lanes = ir.Constant(ir.VectorType(_I32, STEP // 2), list(range(half * STEP // 2, (half + 1) * STEP // 2)))
+            start = builder.add(k, _I64(half * STEP // 2))
+            for values, pointer in ((packed, firsts), (items, seconds)):
+                part = builder.shuffle_vector(values, ir.Constant(_SLOTS, ir.Undefined), lanes)
+                builder.store(part, _address(builder, pointer, start, 4, part.type), align=4)
+
+        store(0)  # mostly that is enough, and half as much to write
+        with builder.if_then(builder.icmp_unsigned(">", count, _I64(STEP // 2)), likely=False):
+            store(1)
+        return count
+
+    whole = types.int64
+    return whole(m32, whole, types.uint16, types.int32, firsts, seconds, whole), generate
 
 
 @intrinsic
@@ -173,4 +193,4 @@ def ones(context: Any, bits: Any) -> Any:
     return types.int64(types.uint16), generate
 
 
-pack, number = (_pack, _number) if AVAILABLE else (plain.pack, plain.number)
+pack, number, pair = (_pack, _number, _pair) if AVAILABLE else (plain.pack, plain.number, plain.pair)
