@@ -39,7 +39,7 @@ from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
 from sluice.match.kernels.tiles import RUN
 from sluice.match.kernels.vectors import at_least, at_most, between, in_common, lowest, ones, pair
 from sluice.match.kernels.walk import test_of, tests_of
-from sluice.match.kernels.whole import ENTRY, SLOT, TESTS, WORDS, after, ends_of
+from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, after, test_at
 
 #: Records that lead to a bucket, up to which they are tested one by one.
 FEW = 3
@@ -302,7 +302,7 @@ def _whole_rows(mem, m32, group, leaf, given, records, half, who, what, written)
     for _ in range(mem[leaf + L_ROWS]):
         name = m32[2 * row + half]
         written = _match(mem, m32, group, leaf, row, 0, given, records, 0, records, name, who, what, written)
-        row = after(row, np.int64(m32[2 * row + TESTS]))
+        row = after(row, m32[2 * row + SHAPE])
     return written
 
 
@@ -312,20 +312,18 @@ def _whole_rows_in_a_step(mem, m32, leaf, given, records, half, who, what, writt
     names, laid, row = int32s(given[NAMES]), int64s(given[LAID]), leaf + LEAF
     halves, most = int32s(given[ABOVE]), given[MOST]
     for _ in range(mem[leaf + L_ROWS]):
-        tests = np.int64(m32[2 * row + TESTS])
-        at, end, left = 2 * row + WORDS, ends_of(row, tests), np.uint16(_ALL >> np.uint16(STEP - records))
-        stop = end + 2 * tests
-        for t in range(tests):
-            word, k = np.int64(m32[at + t]), end + 2 * t
+        shape, left = np.int64(m32[2 * row + SHAPE]), np.uint16(_ALL >> np.uint16(STEP - records))
+        for t in range(shape >> 1):
+            word, low, high = test_at(mem, m32, row, shape, t)
             how = _how(given, laid, word, records)
             if word & 3 == RANGE and how != WIDE:
-                left &= between(halves, 2 * (word >> 2) * most, _half_low(mem[k], how), _half_high(mem[k + 1], how))
+                left &= between(halves, 2 * (word >> 2) * most, _half_low(low, how), _half_high(high, how))
             else:
-                left &= _holding(mem, word, mem[k], mem[k + 1], given, how, 0)
+                left &= _holding(mem, word, low, high, given, how, 0)
             if t > 0 and left == 0:
                 break
         written += pair(names, 0, left, m32[2 * row + half], who, what, written)
-        row = stop
+        row = after(row, shape)
     return written
 
 

@@ -19,7 +19,7 @@ def first_row(mem, group, leaf):
 
 @njit(cache=True)
 def next_row(mem, m32, group, row):
-    return whole.after(row, m32[2 * row + whole.TESTS]) if mem[group + G_WHOLE] else row + 1
+    return whole.after(row, m32[2 * row + whole.SHAPE]) if mem[group + G_WHOLE] else row + 1
 
 
 @njit(cache=True)
@@ -38,7 +38,7 @@ def entry_of(mem, m32, group, leaf, row):
 def tests_of(mem, m32, group, leaf, row):
     """How many tests a row makes."""
     if mem[group + G_WHOLE]:
-        return np.int64(m32[2 * row + whole.TESTS])
+        return np.int64(m32[2 * row + whole.SHAPE]) >> 1
     columns = mem[group + G_COLUMNS]
     if mem[group + G_REST]:
         return columns + mem[mem[leaf + LEAF + mem[leaf + L_CAPACITY] * (1 + 2 * columns) + row]]
@@ -49,8 +49,7 @@ def tests_of(mem, m32, group, leaf, row):
 def test_of(mem, m32, group, leaf, row, t):
     """One test of a row: its word, low and high end. Of columns first those, then those in its list."""
     if mem[group + G_WHOLE]:
-        end = whole.ends_of(row, np.int64(m32[2 * row + whole.TESTS])) + 2 * t
-        return np.int64(m32[2 * row + whole.WORDS + t]), mem[end], mem[end + 1]
+        return whole.test_at(mem, m32, row, np.int64(m32[2 * row + whole.SHAPE]), t)
     base, capacity, columns = leaf + LEAF + row, mem[leaf + L_CAPACITY], mem[group + G_COLUMNS]
     if t < columns:
         at = base + capacity * (1 + 2 * t)

@@ -1,9 +1,13 @@
 """Rows that are stored whole, one behind the other: those of a bucket whose tests lie on fields of their own.
 
-A row is its slot, its entry, the number of its tests and their test words, as 32-bit numbers, and then the low and the high end
-of each test, the most selective first. So whoever looks at a row finds everything about it side by side. Rows of a leaf are in
-the order of how many tests they have: then the processor guesses right when a row is done, nearly always. Those behind one that
-comes or goes are moved, at most a page of them.
+A row is its slot, its entry, its shape and its test words, as 32-bit numbers, and then the low and the high end of each test,
+the most selective first. So whoever looks at a row finds everything about it side by side. The shape is twice the number of
+its tests, and one more if it is *short*: then every test is an interval whose ends are known from one half of them, the other
+being 0 (whole numbers below a million, say) or both being small (numbers of strings), and only that half is stored: most rows
+of a large index are in no cache, and what is shorter is fetched sooner.
+
+Rows of a leaf are in the order of their shapes: then the processor guesses right when a row is done, nearly always. Those
+behind one that comes or goes are moved, at most a page of them.
 """
 
 from __future__ import annotations
@@ -25,40 +29,73 @@ from sluice.match.kernels.layout import (
     LIST,
     MISSING,
     PAGE,
+    RANGE,
 )
 from sluice.match.kernels.leaves import holds
 
-#: Where a row has its slot, its entry, the number of its tests and their words, counted in halves of words.
-SLOT, ENTRY, TESTS, WORDS = 0, 1, 2, 3
+#: Where a row has its slot, its entry, its shape and its test words, counted in halves of words.
+SLOT, ENTRY, SHAPE, WORDS = 0, 1, 2, 3
+#: In place of the kind of a test of a short row: its ends are as they are stored, not shifted.
+SMALL = 3
+_HALF = 0xFFFFFFFF
 
 
 @njit(cache=True, inline="always")
-def ends_of(row, tests):
-    """Where the ends of a row's tests begin, low and high in turn."""
-    return row + (WORDS + tests + 1) // 2
-
-
-@njit(cache=True, inline="always")
-def after(row, tests):
+def after(row, shape):
     """Where the next row begins."""
-    return ends_of(row, tests) + 2 * tests
+    tests = np.int64(shape) >> 1
+    if shape & 1:
+        return row + (WORDS + 3 * tests + 1) // 2
+    return row + (WORDS + tests + 1) // 2 + 2 * tests
+
+
+@njit(cache=True, inline="always")
+def test_at(mem, m32, row, shape, t):
+    """A test of a row: its word, low and high end."""
+    tests = np.int64(shape) >> 1
+    word = np.int64(m32[2 * row + WORDS + t])
+    if shape & 1:
+        at = 2 * row + WORDS + tests + 2 * t
+        shift = 0 if word & 3 == SMALL else 32
+        return word & ~3, np.int64(m32[at]) << shift, np.int64(m32[at + 1]) << shift
+    end = row + (WORDS + tests + 1) // 2 + 2 * t
+    return word, mem[end], mem[end + 1]
+
+
+@njit(cache=True)
+def _shape_of(tests, used):
+    """The shape of the row for the tests of a clause that its key leaves open."""
+    count, is_short = 0, True
+    for t in range(tests.shape[0]):
+        if not used[t]:
+            count += 1
+            is_short &= tests[t, 0] & 3 == RANGE and (_is_shifted(tests, t) or _is_small(tests, t))
+    return 2 * count + is_short
+
+
+@njit(cache=True)
+def _is_shifted(tests, t):
+    return (tests[t, 1] | tests[t, 2]) & _HALF == 0
+
+
+@njit(cache=True)
+def _is_small(tests, t):
+    return min(tests[t, 1], tests[t, 2]) >= -(2**31) and max(tests[t, 1], tests[t, 2]) < 2**31
 
 
 @njit(cache=True)
 def put_in(mem, m32, group, slot, entry, tests, used, shares, pairs, places):
     """Stores the tests of a clause that its key leaves open."""
-    count = 0
-    for t in range(tests.shape[0]):
-        if not used[t]:
-            count += 1
-    words = after(0, count)
+    shape = _shape_of(tests, used)
+    words = after(0, shape)
     leaf = _leaf_for(mem, m32, group, words, places)
     row, stop = leaf + LEAF, leaf + LEAF + mem[leaf + L_USED]
-    while row < stop and m32[2 * row + TESTS] <= count:
-        row = after(row, m32[2 * row + TESTS])
+    while row < stop and m32[2 * row + SHAPE] <= shape:
+        row = after(row, m32[2 * row + SHAPE])
     _shift(mem, m32, leaf, row, words, places)
-    m32[2 * row + SLOT], m32[2 * row + ENTRY], m32[2 * row + TESTS] = slot, entry, count
-    end = ends_of(row, count)
+    m32[2 * row + SLOT], m32[2 * row + ENTRY], m32[2 * row + SHAPE] = slot, entry, shape
+    count = shape >> 1
+    halves, end = 2 * row + WORDS + count, row + (WORDS + count + 1) // 2
     for k in range(count):
         t = -1
         for other in range(tests.shape[0]):
@@ -66,7 +103,13 @@ def put_in(mem, m32, group, slot, entry, tests, used, shares, pairs, places):
                 t = other
         used[t] = True
         m32[2 * row + WORDS + k] = tests[t, 0]
-        mem[end + 2 * k], mem[end + 2 * k + 1] = low_of(mem, tests, t, pairs), tests[t, 2]
+        if not shape & 1:
+            mem[end + 2 * k], mem[end + 2 * k + 1] = low_of(mem, tests, t, pairs), tests[t, 2]
+        elif _is_shifted(tests, t):
+            m32[halves + 2 * k], m32[halves + 2 * k + 1] = tests[t, 1] >> 32, tests[t, 2] >> 32
+        else:
+            m32[2 * row + WORDS + k] = tests[t, 0] | SMALL
+            m32[halves + 2 * k], m32[halves + 2 * k + 1] = tests[t, 1], tests[t, 2]
     places[entry] = leaf * PAGE + row - leaf - LEAF
     mem[leaf + L_ROWS] += 1
 
@@ -127,18 +170,19 @@ def _note_places(mem, m32, leaf, row, places):
     """Notes where the rows of a leaf are, from `row` on."""
     while row < leaf + LEAF + mem[leaf + L_USED]:
         places[m32[2 * row + ENTRY]] = leaf * PAGE + row - leaf - LEAF
-        row = after(row, m32[2 * row + TESTS])
+        row = after(row, m32[2 * row + SHAPE])
 
 
 @njit(cache=True)
 def take_out(mem, m32, leaf, place, places):
     """Removes a row, with the lists it has."""
     row = leaf + LEAF + place
-    tests = m32[2 * row + TESTS]
-    end, next_row = ends_of(row, tests), after(row, tests)
-    for t in range(tests):
-        if m32[2 * row + WORDS + t] & 3 == LIST:
-            give(mem, mem[end + 2 * t], 2 * mem[end + 2 * t + 1])
+    shape = m32[2 * row + SHAPE]
+    next_row = after(row, shape)
+    for t in range(0 if shape & 1 else shape >> 1):
+        word, low, high = test_at(mem, m32, row, shape, t)
+        if word & 3 == LIST:
+            give(mem, low, 2 * high)
     _shift(mem, m32, leaf, next_row, row - next_row, places)
     mem[leaf + L_ROWS] -= 1
     group = mem[leaf + L_GROUP]
@@ -159,13 +203,12 @@ def scan(mem, m32, leaf, upper, lower, keys, half, out, k):
     """
     row = leaf + LEAF
     for _ in range(mem[leaf + L_ROWS]):
-        tests = np.int64(m32[2 * row + TESTS])
-        end, t, is_match = ends_of(row, tests), 0, 1
-        while is_match and t < tests:
-            word, low, high = np.int64(m32[2 * row + WORDS + t]), mem[end + 2 * t], mem[end + 2 * t + 1]
+        shape, t, is_match = np.int64(m32[2 * row + SHAPE]), 0, 1
+        while is_match and t < shape >> 1:
+            word, low, high = test_at(mem, m32, row, shape, t)
             is_match = holds(mem, word, low, high, upper, lower, keys)
             t += 1
         out[k] = m32[2 * row + half]
         k += is_match
-        row = end + 2 * tests
+        row = after(row, shape)
     return k
