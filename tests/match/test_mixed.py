@@ -196,3 +196,31 @@ def test_every_row_goes_and_comes_back(subscriptions: dict[int, sluice.Subscript
     for id in list(crowd):
         matcher.remove(id)
     check(matcher, {}, found)
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["a > X'FFFFFFFFFFFF'", "a <= X'FFFFFFFF'", "a = X'00'"], [b"\xff" * 7, b"", b"\xff" * 4, b"\0"]),
+        (["a > 3", "a = 0", "a < 1e-300", "a <= -1e300"], [5e-324, 1e-320, 5e-324]),
+        (["a > 1e308", "a >= 0", "a < 0"], [float("inf"), float("-inf"), 0.0]),
+        (
+            [
+                "a > TIMESTAMP '2020-01-01 00:00:00'",
+                "a > TIMESTAMP '1970-01-01 00:00:00'",
+                "a < TIMESTAMP '1960-01-01 00:00:00'",
+            ],
+            [datetime(1970, 1, 1, 0, 0, i, tzinfo=UTC) for i in range(3)],
+        ),
+    ],
+)
+def test_keys_at_the_ends_of_a_half(texts: list[str], values: list[Any]) -> None:
+    """Columns of keys that are small, or missing everywhere, and tests that end far from them."""
+    matcher, subscriptions = sluice.Matcher(), {}
+    for text in texts:
+        for whole in (f"k = 1 AND b = 1 AND {text}", f"b > 0 AND {text}", f"k = 1 AND {text} AND c > 0 AND b = 1"):
+            subscriptions[matcher.add(whole)] = sluice.parse(whole)
+    for count in (5, 21):
+        check(matcher, subscriptions, [{"k": 1, "b": 1, "c": 1}] * count)
+        check(matcher, subscriptions, [{"k": 1, "b": 1, "c": 1, "a": values[i % len(values)]} for i in range(count)])
+        check(matcher, subscriptions, [{"k": 1, "b": 1, "c": 1, "a": values[0]}] * count)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sluice.match.clause import Clause
 from sluice.match.encode import Rows, Words
 from sluice.match.fields import Fields
-from sluice.match.kernels import mixed, scan, tally, tiles
+from sluice.match.kernels import laying, mixed, scan, tally, tiles
 from sluice.match.kernels.access import count_keys
 from sluice.match.kernels.cover import covered, overlapping
 from sluice.match.kernels.layout import HEADER, LEAF_ROWS, LIST, MAX_PAIRS, PAIRS, RANGES, ROWS, SINGLES, STEP, TOP
@@ -234,12 +234,12 @@ class Index:
         names, marks = np.empty(most, np.int32), np.empty(most, np.uint16)
         given, state = np.zeros(mixed.GIVEN, np.int64), np.zeros(mixed.STATE, np.int64)
         scratch: tuple[npt.NDArray[Any], ...] = (self._picked, self._bits, upper, lower, laid, names, marks, samples)
-        given[: mixed.MOST + 1] = (
+        given[: laying.MOST + 1] = (
             *(_address(self.heap), _address(rows.upper), _address(rows.lower), fields, _address(tasks), len(tasks)),
             *(*map(_address, scratch), most),
         )
         while True:
-            given[mixed.MOST + 1 :] = (
+            given[laying.MOST + 1 :] = (
                 *(_address(self._events), _address(self._slots), len(self._events)),
                 *(_address(self._candidate_events), _address(self._candidates), len(self._candidates)),
                 *(_address(self._runs), len(self._runs) // tiles.RUN, only_candidates),

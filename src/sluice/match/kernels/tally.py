@@ -23,7 +23,6 @@ from sluice.match.kernels.layout import (
     RANGE,
 )
 from sluice.match.kernels.leaves import in_list
-from sluice.match.kernels.mixed import below, up_to
 from sluice.match.kernels.pointers import int32s, int64s, uint8s
 from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
 from sluice.match.kernels.walk import first_row, next_row, slot_of, test_of, tests_of
@@ -107,8 +106,8 @@ def _count_row(mem, m32, group, leaf, row, upper, fields, sorted_by, tasks, firs
         word, low, high = test_of(mem, m32, group, leaf, row, t)
         column = _column(word >> 2, upper, fields, tasks, first, last, columns, most, ready)
         if word == 4 * sorted_by + RANGE and done < 0:
-            start = below(columns, column, records, low)
-            end = up_to(columns, column, records, high)
+            start = _below(columns, column, records, low)
+            end = _up_to(columns, column, records, high)
             done = t
     if end > start and tests > (done >= 0):
         return _holding(mem, m32, group, leaf, row, tests, done, columns, most, start, end, marks)
@@ -183,3 +182,27 @@ def _count_mask(keys, start, end, mask):
     for i in range(start, end):
         found += np.int64(keys[i] & mask != 0)
     return found
+
+
+@njit(cache=True)
+def _below(keys, start, count, low):
+    """How many of the sorted keys from `start` on are below `low`; without branches, which would mostly be guessed wrong."""
+    first, length = start, count
+    while length > 0:
+        half = length >> 1
+        is_below = keys[first + half] < low
+        first = first + half + 1 if is_below else first
+        length = length - half - 1 if is_below else half
+    return first - start
+
+
+@njit(cache=True)
+def _up_to(keys, start, count, high):
+    """How many of the sorted keys from `start` on are not above `high`."""
+    first, length = start, count
+    while length > 0:
+        half = length >> 1
+        is_inside = keys[first + half] <= high
+        first = first + half + 1 if is_inside else first
+        length = length - half - 1 if is_inside else half
+    return first - start
