@@ -283,32 +283,32 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
 @njit(cache=True)
 def _tell_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, names, name, who, what, written):
     """Writes pairs of a record for which two tests hold and a name."""
-    first, last = start // STEP, (stop - 1) // STEP
-    for step in range(first, last + 1):
-        at = STEP * step
-        left = between(halves, a + at, a_low, a_high) & between(halves, b + at, b_low, b_high)
-        if step == first:
-            left &= np.uint16(_ALL << np.uint16(start - at))
-        if step == last:
-            left &= np.uint16(_ALL >> np.uint16(at + STEP - stop))
-        written += pair(names, at, left, name, who, what, written)
+    for step in range(start // STEP, (stop + STEP - 1) // STEP):
+        left = _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step)
+        written += pair(names, STEP * step, left, name, who, what, written)
     return written
 
 
 @njit(cache=True)
 def _mark_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, marks):
     """Sets the bits of the records for which two tests hold; returns whether there are any."""
-    first, last, any_left = start // STEP, (stop - 1) // STEP, np.uint16(0)
-    for step in range(first, last + 1):
-        at = STEP * step
-        left = between(halves, a + at, a_low, a_high) & between(halves, b + at, b_low, b_high)
-        if step == first:
-            left &= np.uint16(_ALL << np.uint16(start - at))
-        if step == last:
-            left &= np.uint16(_ALL >> np.uint16(at + STEP - stop))
-        marks[step] = left
-        any_left |= left
+    any_left = np.uint16(0)
+    for step in range(start // STEP, (stop + STEP - 1) // STEP):
+        marks[step] = _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step)
+        any_left |= marks[step]
     return any_left != 0
+
+
+@njit(cache=True, inline="always")
+def _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step):
+    """The bits of the records of a step for which two tests hold, of those from `start` on, up to `stop`."""
+    at = STEP * step
+    left = between(halves, a + at, a_low, a_high) & between(halves, b + at, b_low, b_high)
+    if start > at:
+        left &= np.uint16(_ALL << np.uint16(start - at))
+    if stop < at + STEP:
+        left &= np.uint16(_ALL >> np.uint16(at + STEP - stop))
+    return left
 
 
 @njit(cache=True)
