@@ -263,8 +263,8 @@ class Index:
         fields = keys.shape[1]
         tasks = self._note(rows)
         often = np.zeros(fields, np.int64)
-        most = _run(tally.survey, heap, _address(tasks), len(tasks), _address(often))
-        _, candidates, _ = self._collect(rows, tasks, True)
+        most, has_pending = _run(tally.survey, heap, _address(tasks), len(tasks), _address(often))
+        candidates = self._candidates_of(rows) if has_pending else _NONE
         # The records in the order of the field that most groups test.
         busiest = int(often.argmax())
         rows = Rows(keys := keys[np.argsort(keys[:, busiest])], keys, frozenset(), rows.record)
@@ -274,6 +274,11 @@ class Index:
         room = (_address(columns), most, _address(laid), _address(flags))
         _run(tally.count_groups, heap, *records, *room, _address(counts))
         return candidates
+
+    def _candidates_of(self, rows: Rows) -> Words:
+        """The candidates alone, in batches of bounded size: room is made for all that may match at once."""
+        parts = [(at, rows.part(at, at + _BATCH)) for at in range(0, len(rows.upper), _BATCH)]
+        return np.concatenate([self._collect(part, self._note(part), True)[1] + (at << 32) for at, part in parts])
 
     def _collect_tiles(self, rows: Rows, tasks: Words, runs: Words, sizes: Words) -> list[Tile]:
         """Which rows of the groups in some runs hold, a bit each; adds to the size of each record how many those are."""

@@ -30,19 +30,23 @@ from sluice.match.kernels.walk import first_row, next_row, slot_of, test_of, tes
 
 @njit(cache=True)
 def survey(heap, tasks, count, often):
-    """The most records that lead to one bucket; adds to `often` how many look-ups an order by each field would save."""
+    """The most records that lead to one bucket, and whether Python must look at some matches.
+
+    Adds to `often` how many look-ups an order by each field would save.
+    """
     mem, todo, times = int64s(heap), int64s(tasks), int64s(often)
-    first = most = 0
+    first = most = pending = 0
     while first < count:
         group, last = todo[first] >> EVENT_BITS, end_of_run(todo, first, count)
         most = max(most, last - first)
         while group != 0:
+            pending |= mem[group + G_PENDING]
             for c in range(mem[group + G_COLUMNS]):
                 if mem[group + G_FIELDS + c] & 3 == RANGE:
                     times[mem[group + G_FIELDS + c] >> 2] += last - first
             group = mem[group + G_NEXT]
         first = last
-    return most
+    return most, pending
 
 
 @njit(cache=True)
