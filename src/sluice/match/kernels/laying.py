@@ -9,22 +9,56 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sluice.match.fields import Axis
 from sluice.match.kernels.layout import G_FIELDS, G_TAG, KEY_RANGE, LARGEST, MASK, MISSING, RANGE, STEP
 from sluice.match.kernels.pointers import int32s, int64s
 from sluice.match.kernels.tasks import EVENTS
 from sluice.match.kernels.vectors import at_least, at_most, between, in_common, lowest, ones
 
-# What is given, one word each, addresses and counts: the index, the rows of keys, the tasks, room for one leaf, and room for
-# what is laid out here: upper and lower keys (in the same place if they are the same), how each field is laid out, the numbers
-# of the records, which of them are left, the last key of each step, and how many words there are for a field.
-HEAP, UPPER, LOWER, FIELDS, TASKS, COUNT, PICKED, BITS, ABOVE, BELOW, LAID, NAMES, MARKS, SAMPLES, MOST = range(15)
-# How the keys of a field are laid out: not yet if 0, whole, or by half of them.
+# What is given, one word each, addresses and counts: the index, the rows of keys and how many, halves of them and how each field
+# is halved, the tasks, room for one leaf, and room for what is laid out here: upper and lower keys (in the same place if they are
+# the same), how each field is laid out, the numbers of the records, which of them are left, the last key of each step, and how
+# many words there are for a field.
+HEAP, UPPER, LOWER, FIELDS, RECORDS, HALVES, HALVED, TASKS, COUNT, PICKED, BITS = range(11)
+ABOVE, BELOW, LAID, NAMES, MARKS, SAMPLES, MOST = range(11, 18)
+# How the keys of a field are laid out: not yet if 0, whole, or by half of them, in the same form as in short rows (`whole.py`).
 WIDE, UPPER_HALVES, LOWER_HALVES = 1, 2, 3
 
+_MASK_AXIS = int(Axis.MASK)
 _LOWER_HALF = 0xFFFFFFFF
 _SMALLEST, _LARGEST = -(2**31), 2**31 - 1
 #: Keys up to here are laid out by their lower halves.
 _SMALL_BITS = 30
+
+
+@njit(cache=True)
+def halve(place, axes):
+    """Decides for each field whether half of each key is enough to compare the keys of a batch, and notes those halves.
+
+    A key whose lower half is 0 (a whole number below a million, say) or that is small (the number of a string) is compared
+    exactly by one half of it. No key may have the smallest half, which stands for a missing one, or the largest, which stands
+    for the end of a test that is above them all.
+    """
+    given, kinds = int64s(place), int64s(axes)
+    keys, halves, halved = int64s(given[UPPER]), int32s(given[HALVES]), int64s(given[HALVED])
+    fields, records = given[FIELDS], given[RECORDS]
+    lower_half, upper_half, shift = np.zeros(fields, np.int64), np.zeros(fields, np.int64), np.zeros(fields, np.int64)
+    for record in range(records):
+        for field in range(fields):
+            key = keys[record * fields + field]
+            lower_half[field] |= key & _LOWER_HALF | np.int64(key >> 32 == _LARGEST)
+            upper_half[field] |= 0 if key == MISSING else key >> _SMALL_BITS
+    for field in range(fields):
+        halved[field] = WIDE
+        if kinds[field] != _MASK_AXIS and given[UPPER] == given[LOWER]:
+            if lower_half[field] == 0:
+                halved[field], shift[field] = UPPER_HALVES, 32
+            elif upper_half[field] == 0:
+                halved[field] = LOWER_HALVES
+    for record in range(records):
+        for field in range(fields):
+            key = keys[record * fields + field]
+            halves[record * fields + field] = _SMALLEST if key == MISSING else key >> shift[field]
 
 
 @njit(cache=True)
@@ -98,41 +132,31 @@ def _sorted(keys):
 def how_laid(given, laid, word, records):
     """How the field of a test is laid out; it is, afterwards."""
     how = laid[word >> 2]
-    return how if how else _lay(given, word >> 2, records, word & 3 == MASK)
+    return how if how else _lay(given, word >> 2, records)
 
 
 @njit(cache=True)
-def _lay(given, field, records, in_full):
-    """Lays out the keys of a field, and after them some that no test holds for; in half the width if all of them allow it.
-
-    A key whose lower half is 0 (a whole number below a million, say) or that is small (the number of a string) is compared
-    exactly by one half of it. No key may have the smallest half, which stands for a missing one, or the largest, which stands
-    for the end of a test that is above them all.
-    """
+def _lay(given, field, records):
+    """Lays out the keys of a field, or half of each, and after them some that no test holds for."""
     names, laid, fields, start = int32s(given[NAMES]), int64s(given[LAID]), given[FIELDS], field * given[MOST]
-    upper, lower, above, below = int64s(given[UPPER]), int64s(given[LOWER]), int64s(given[ABOVE]), int64s(given[BELOW])
     end = (records + STEP - 1) // STEP * STEP
-    lower_half, upper_half = np.int64(0), np.int64(0)
-    for j in range(records):
-        key = upper[names[j] * fields + field]
-        above[start + j] = key
-        lower_half |= key & _LOWER_HALF | np.int64(key >> 32 == _LARGEST)
-        upper_half |= 0 if key == MISSING else key >> _SMALL_BITS
-    for j in range(records, end):
-        above[start + j] = MISSING
-    laid[field] = WIDE
-    if given[ABOVE] != given[BELOW]:
-        for j in range(records):
-            below[start + j] = lower[names[j] * fields + field]
-        for j in range(records, end):
-            below[start + j] = MISSING
-    elif not in_full and (lower_half == 0 or upper_half == 0):
-        halves, shift = int32s(given[ABOVE]), 32 if lower_half == 0 else 0
-        for j in range(end):
-            key = above[start + j]
-            halves[2 * start + j] = _SMALLEST if key == MISSING else key >> shift
-        laid[field] = UPPER_HALVES if lower_half == 0 else LOWER_HALVES
+    laid[field] = int64s(given[HALVED])[field]
+    if laid[field] == WIDE:
+        _copy(int64s(given[UPPER]), int64s(given[ABOVE]), start, names, fields, field, records, end, MISSING)
+        if given[ABOVE] != given[BELOW]:
+            _copy(int64s(given[LOWER]), int64s(given[BELOW]), start, names, fields, field, records, end, MISSING)
+    else:
+        halves, columns = int32s(given[HALVES]), int32s(given[ABOVE])
+        _copy(halves, columns, 2 * start, names, fields, field, records, end, _SMALLEST)
     return laid[field]
+
+
+@njit(cache=True, inline="always")
+def _copy(keys, column, start, names, fields, field, records, end, blank):
+    for j in range(records & -STEP, end):
+        column[start + j] = blank
+    for j in range(records):
+        column[start + j] = keys[names[j] * fields + field]
 
 
 @njit(cache=True, inline="always")

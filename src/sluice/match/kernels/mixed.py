@@ -25,6 +25,7 @@ from sluice.match.kernels.laying import (
     PICKED,
     TASKS,
     UPPER,
+    UPPER_HALVES,
     WIDE,
     below,
     half_high,
@@ -57,10 +58,10 @@ from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
 from sluice.match.kernels.tiles import RUN
 from sluice.match.kernels.vectors import between, pair
 from sluice.match.kernels.walk import test_of, tests_of
-from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, after, test_at
+from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, WORDS, after, test_at
 
 #: Records that lead to a bucket, up to which they are tested one by one.
-FEW = 3
+FEW = 2
 #: Tasks that are announced ahead: first the group, then its first leaf, then all of that.
 AHEAD = 6
 #: Words of a leaf that are announced.
@@ -71,9 +72,9 @@ _ALL = np.uint16(0xFFFF)
 
 # What `collect` is given beyond what `laying.py` says: where it writes matches, candidates and runs, how much room there is for
 # each, and whether it looks for candidates only.
-EVENTS_OUT, SLOTS_OUT, ROOM, CANDIDATES_OUT, ENTRIES_OUT, CANDIDATE_ROOM = range(15, 21)
-RUNS_OUT, RUN_ROOM, ONLY_PENDING = range(21, 24)
-GIVEN = 24
+EVENTS_OUT, SLOTS_OUT, ROOM, CANDIDATES_OUT, ENTRIES_OUT, CANDIDATE_ROOM = range(18, 24)
+RUNS_OUT, RUN_ROOM, ONLY_PENDING = range(24, 27)
+GIVEN = 27
 # How far it came: the first task of the bucket that is not done, the group and the leaf there, and how much is written.
 TASK, GROUP, AT, PAIRS, CANDIDATES, RUNS = range(6)
 STATE = 6
@@ -160,7 +161,9 @@ def _few(mem, m32, group, at, given, state, first, last):
         for task in range(first, last):
             event = tasks[task] & EVENTS
             row = event * given[FIELDS]
-            if has_values(mem, group, upper, row) and in_zone(mem, group, entry, upper, lower, row):
+            if mem[group + G_WHOLE] or (
+                has_values(mem, group, upper, row) and in_zone(mem, group, entry, upper, lower, row)
+            ):
                 end = scan_leaf(mem, m32, group, leaf, upper, lower, row, half, bits, picked, what, written)
                 for k in range(written, end):
                     who[k] = event
@@ -184,7 +187,7 @@ def _many(mem, m32, group, at, given, state, records):
             return number
         if mem[group + G_WHOLE] and records <= STEP:
             written = _whole_rows_in_a_step(
-                mem, m32, leaf, given, records, ENTRY if pending else SLOT, who, what, written
+                mem, m32, group, leaf, given, records, ENTRY if pending else SLOT, who, what, written
             )
         elif mem[group + G_WHOLE]:
             written = _whole_rows(mem, m32, group, leaf, given, records, ENTRY if pending else SLOT, who, what, written)
@@ -206,24 +209,43 @@ def _whole_rows(mem, m32, group, leaf, given, records, half, who, what, written)
 
 
 @njit(cache=True)
-def _whole_rows_in_a_step(mem, m32, leaf, given, records, half, who, what, written):
+def _whole_rows_in_a_step(mem, m32, group, leaf, given, records, half, who, what, written):
     """The same for no more records than fit in a step: which of them are left is one number."""
     names, laid, row = int32s(given[NAMES]), int64s(given[LAID]), leaf + LEAF
     halves, most = int32s(given[ABOVE]), given[MOST]
     for _ in range(mem[leaf + L_ROWS]):
         shape, left = np.int64(m32[2 * row + SHAPE]), np.uint16(_ALL >> np.uint16(STEP - records))
         for t in range(shape >> 1):
-            word, low, high = test_at(mem, m32, row, shape, t)
-            how = how_laid(given, laid, word, records)
-            if word & 3 == RANGE and how != WIDE:
-                left &= between(halves, 2 * (word >> 2) * most, half_low(low, how), half_high(high, how))
+            column, low, high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+            if column >= 0:
+                left &= between(halves, column, low, high)
             else:
-                left &= holding(mem, word, low, high, given, how, 0)
-            if t > 0 and left == 0:
+                word, low, high = test_at(mem, m32, row, shape, t)
+                left &= holding(mem, word, low, high, given, laid[word >> 2], 0)
+            if t == 1 and left == 0:
                 break
         written += pair(names, 0, left, m32[2 * row + half], who, what, written)
         row = after(row, shape)
     return written
+
+
+@njit(cache=True, inline="always")
+def _half_test(mem, m32, group, leaf, row, t, given, laid, most, records):
+    """A test on halves of keys: where their column begins, the low and the high end; -1 in place of a column if it takes all.
+
+    Short rows mostly say it as it is needed. The field of the test is laid out afterwards.
+    """
+    if mem[group + G_WHOLE]:
+        shape = np.int64(m32[2 * row + SHAPE])
+        if shape & 1:
+            word, end = np.int64(m32[2 * row + WORDS + t]), 2 * row + WORDS + (shape >> 1) + 2 * t
+            if how_laid(given, laid, word, records) == word & 3 | UPPER_HALVES:
+                return 2 * (word >> 2) * most, np.int64(m32[end]), np.int64(m32[end + 1])
+    word, low, high = test_of(mem, m32, group, leaf, row, t)
+    how = how_laid(given, laid, word, records)
+    if word & 3 == RANGE and how != WIDE:
+        return 2 * (word >> 2) * most, half_low(low, how), half_high(high, how)
+    return -1, low, high
 
 
 @njit(cache=True)
@@ -258,12 +280,9 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
     halves, most, tests = int32s(given[ABOVE]), given[MOST], tests_of(mem, m32, group, leaf, row)
     left, is_marked = True, False
     if tests > t + 1:
-        a, a_low, a_high = test_of(mem, m32, group, leaf, row, t)
-        b, b_low, b_high = test_of(mem, m32, group, leaf, row, t + 1)
-        a_how, b_how = how_laid(given, laid, a, records), how_laid(given, laid, b, records)
-        if (a | b) & 3 == RANGE and a_how != WIDE and b_how != WIDE:
-            a_low, a_high, a = half_low(a_low, a_how), half_high(a_high, a_how), 2 * (a >> 2) * most
-            b_low, b_high, b = half_low(b_low, b_how), half_high(b_high, b_how), 2 * (b >> 2) * most
+        a, a_low, a_high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+        b, b_low, b_high = _half_test(mem, m32, group, leaf, row, t + 1, given, laid, most, records)
+        if a >= 0 and b >= 0:
             if tests == t + 2:
                 return _tell_both(
                     halves, a, a_low, a_high, b, b_low, b_high, start, stop, names, name, who, what, written
@@ -274,8 +293,12 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
         _mark(marks, start, stop)
     step, steps = start // STEP, (stop + STEP - 1) // STEP
     while left and t < tests:
-        word, low, high = test_of(mem, m32, group, leaf, row, t)
-        left = _narrow(mem, given, laid, halves, most, records, word, low, high, marks, step, steps)
+        column, low, high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+        if column >= 0:
+            left = _narrow_halves(halves, column, low, high, marks, step, steps)
+        else:
+            word, low, high = test_of(mem, m32, group, leaf, row, t)
+            left = _narrow_others(mem, given, word, low, high, laid[word >> 2], marks, step, steps)
         t += 1
     return _tell(names, marks, step, steps, name, who, what, written) if left else written
 
@@ -319,17 +342,6 @@ def _mark(marks, start, stop):
         marks[s] = _ALL
     marks[step] &= np.uint16(_ALL << np.uint16(start % STEP))
     marks[last] &= np.uint16(_ALL >> np.uint16(STEP - 1 - (stop - 1) % STEP))
-
-
-@njit(cache=True, inline="always")
-def _narrow(mem, given, laid, halves, most, records, word, low, high, marks, step, steps):
-    """Clears the bits of the records for which a test does not hold; returns whether any is left."""
-    how = how_laid(given, laid, word, records)
-    if word & 3 == RANGE and how != WIDE:  # the most frequent case by far
-        return _narrow_halves(
-            halves, 2 * (word >> 2) * most, half_low(low, how), half_high(high, how), marks, step, steps
-        )
-    return _narrow_others(mem, given, word, low, high, how, marks, step, steps)
 
 
 @njit(cache=True)

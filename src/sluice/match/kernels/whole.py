@@ -80,7 +80,7 @@ def _is_shifted(tests, t):
 
 @njit(cache=True)
 def _is_small(tests, t):
-    return min(tests[t, 1], tests[t, 2]) >= -(2**31) and max(tests[t, 1], tests[t, 2]) < 2**31
+    return min(tests[t, 1], tests[t, 2]) > -(2**31) and max(tests[t, 1], tests[t, 2]) < 2**31
 
 
 @njit(cache=True)
