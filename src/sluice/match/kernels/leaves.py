@@ -17,6 +17,7 @@ from sluice.match.kernels.layout import (
     G_FIELDS,
     G_REST,
     G_SORTED,
+    G_WHOLE,
     L_CAPACITY,
     L_ROWS,
     LEAF,
@@ -32,7 +33,7 @@ _ALL = np.uint16(0xFFFF)
 
 
 @njit(cache=True)
-def has_values(mem, group, upper, row):
+def _has_values(mem, group, upper, row):
     """Whether a record has a value for every column of a group."""
     for c in range(mem[group + G_COLUMNS]):
         word = mem[group + G_FIELDS + c]
@@ -42,12 +43,23 @@ def has_values(mem, group, upper, row):
 
 
 @njit(cache=True)
-def in_zone(mem, group, entry, upper, lower, row):
+def _in_zone(mem, group, entry, upper, lower, row):
     """Whether a record that has the values of a group may hold in the leaf at this place of its directory."""
     if not mem[group + G_SORTED]:
         return True
     first = row + (mem[group + G_FIELDS] >> 2)
     return mem[entry] <= upper[first] and mem[entry + 1] >= lower[first]
+
+
+@njit(cache=True)
+def may_hold(mem, group, entry, upper, lower, row):
+    """Whether a record may satisfy rows of the leaf at this place of the directory of a group.
+
+    Of a group of whole rows nothing more is read here: only its first lines are announced ahead.
+    """
+    return mem[group + G_WHOLE] or (
+        _has_values(mem, group, upper, row) and _in_zone(mem, group, entry, upper, lower, row)
+    )
 
 
 @njit(cache=True)

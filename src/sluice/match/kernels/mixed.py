@@ -51,7 +51,7 @@ from sluice.match.kernels.layout import (
     RANGE,
     STEP,
 )
-from sluice.match.kernels.leaves import has_values, in_zone
+from sluice.match.kernels.leaves import may_hold
 from sluice.match.kernels.pointers import int32s, int64s, prefetch, uint16s
 from sluice.match.kernels.scan import scan_leaf
 from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
@@ -161,9 +161,7 @@ def _few(mem, m32, group, at, given, state, first, last):
         for task in range(first, last):
             event = tasks[task] & EVENTS
             row = event * given[FIELDS]
-            if mem[group + G_WHOLE] or (
-                has_values(mem, group, upper, row) and in_zone(mem, group, entry, upper, lower, row)
-            ):
+            if may_hold(mem, group, entry, upper, lower, row):
                 end = scan_leaf(mem, m32, group, leaf, upper, lower, row, half, bits, picked, what, written)
                 for k in range(written, end):
                     who[k] = event

@@ -32,7 +32,7 @@ from sluice.match.kernels.layout import (
     SINGLES,
     STEP,
 )
-from sluice.match.kernels.leaves import has_values, in_zone, leaf_bits, steps_of
+from sluice.match.kernels.leaves import leaf_bits, may_hold, steps_of
 from sluice.match.kernels.pointers import int32s, int64s, prefetch, uint16s
 from sluice.match.kernels.vectors import pack
 
@@ -53,11 +53,9 @@ def scan_leaf(mem, m32, group, leaf, upper, lower, row, half, bits, picked, out,
 @njit(cache=True)
 def _scan_group(mem, m32, group, upper, lower, bits, picked, out, candidates, cursor):
     """Writes the rows of a group that match: slots to `out`, or entries to `candidates` if Python must look."""
-    if not has_values(mem, group, upper, 0):
-        return
     for at in range(mem[group + G_LEAVES]):
         entry = mem[group + G_DIRECTORY] + 3 * at
-        if not in_zone(mem, group, entry, upper, lower, 0):
+        if not may_hold(mem, group, entry, upper, lower, 0):
             continue
         leaf = mem[entry + 2]
         rows = mem[leaf + L_ROWS]

@@ -27,8 +27,8 @@ from sluice.match.kernels.pointers import int64s, prefetch
 #: A task is a bucket and below it, in as many bits, an event.
 EVENT_BITS = 28
 EVENTS = (1 << EVENT_BITS) - 1
-#: Records whose look-ups are announced ahead: a power of two.
-AHEAD = 16
+#: Records whose look-ups are announced before the first of them is made.
+AHEAD = 128
 #: Bits by which tasks are sorted at a time.
 DIGIT = 8
 
@@ -52,7 +52,7 @@ def note(heap, upper, lower, fields, count, tasks, spare):
     noted = 0
     for i in range(mem[SINGLES + 2]):
         field = mem[mem[SINGLES] + 2 * i]
-        noted = _look_up(mem, field * 8 + KEY_SINGLE, field, -1, high, low, fields, count, todo, noted)
+        noted = _look_up(mem, field * 8 + KEY_SINGLE, field, 0, high, low, fields, count, todo, noted)
     for i in range(mem[PAIRS + 2]):
         first, second = mem[mem[PAIRS] + 3 * i], mem[mem[PAIRS] + 3 * i + 1]
         tag = (first * 65536 + second) * 8 + KEY_PAIR
@@ -71,28 +71,25 @@ def note(heap, upper, lower, fields, count, tasks, spare):
 
 @njit(cache=True)
 def _look_up(mem, tag, first, second, upper, lower, fields, count, tasks, noted):
-    """Notes the buckets of all records under the keys of one field, or of two."""
-    hashes, is_known = np.empty(AHEAD, np.uint64), np.zeros(AHEAD, np.bool_)
-    for event in range(count + AHEAD):
-        past = event - AHEAD
-        if past >= 0 and is_known[past % AHEAD]:
-            row = past * fields
-            value, other = upper[row + first], upper[row + second] if second >= 0 else 0
-            slot = find_from(mem, hashes[past % AHEAD], tag, value, other)
+    """Notes the buckets of all records under the keys of two fields, or of one and the constant."""
+    hashes, events = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
+    for start in range(0, count, AHEAD):
+        asked = 0
+        for event in range(start, min(start + AHEAD, count)):
+            at, other = event * fields + first, event * fields + second
+            events[asked], hashes[asked] = event, hash_key(tag, upper[at], upper[other])
+            is_one = (upper[at] == lower[at]) & (upper[other] == lower[other])
+            asked += np.int64(is_one & (upper[at] != MISSING) & (upper[other] != MISSING))
+        for i in range(asked):
+            place = place_of(mem, hashes[i])
+            prefetch(mem, place)
+            prefetch(mem, place + S_GROUP)  # a slot may lie on two lines
+        for i in range(asked):
+            row = events[i] * fields
+            slot = find_from(mem, hashes[i], tag, upper[row + first], upper[row + second])
             if slot != 0 and mem[slot + S_GROUP] != 0:
-                tasks[noted] = mem[slot + S_GROUP] << EVENT_BITS | past
+                tasks[noted] = mem[slot + S_GROUP] << EVENT_BITS | events[i]
                 noted += 1
-        if event < count:
-            row = event * fields
-            value, other = upper[row + first], upper[row + second] if second >= 0 else 0
-            known = (value != MISSING) & (value == lower[row + first])
-            if second >= 0:
-                known &= (other != MISSING) & (other == lower[row + second])
-            is_known[event % AHEAD] = known
-            if known:
-                h = hash_key(tag, value, other)
-                prefetch(mem, place_of(mem, h))
-                hashes[event % AHEAD] = h
     return noted
 
 

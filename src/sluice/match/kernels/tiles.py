@@ -12,7 +12,7 @@ from __future__ import annotations
 from numba import njit
 
 from sluice.match.kernels.layout import G_DIRECTORY, G_LEAVES, G_ROWS, LEAF
-from sluice.match.kernels.leaves import count_bits, has_values, in_zone, leaf_bits, steps_of
+from sluice.match.kernels.leaves import count_bits, leaf_bits, may_hold, steps_of
 from sluice.match.kernels.pointers import int32s, int64s, uint16s
 from sluice.match.kernels.scan import pack_bits
 from sluice.match.kernels.tasks import EVENTS
@@ -54,7 +54,7 @@ def collect(heap, upper, lower, fields, picked, tasks, runs, start, stop, sizes,
                 event = todo[task] & EVENTS
                 row = event * fields
                 count[segment] = -1
-                if has_values(mem, group, high, row) and in_zone(mem, group, entry, high, low, row):
+                if may_hold(mem, group, entry, high, low, row):
                     leaf_bits(mem, group, leaf, high, low, row, out, written, rows)
                     count[segment] = count_bits(out, written, steps)
                     found[event] += count[segment]
