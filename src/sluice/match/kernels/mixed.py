@@ -272,22 +272,27 @@ def _rows(mem, m32, group, leaf, given, records, pending, who, what, written):
 def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who, what, written):
     """Tests a row, from test t on, on the records from `start` on, up to `stop`, and writes which of them satisfy it.
 
-    Two tests are made at once if halves of keys are enough for them. Mostly that is so, and they are the last ones.
+    Three tests are made at once if halves of keys are enough for them, and mostly those are all. Where there are fewer, one is
+    made again: that costs less than to guess how many there are.
     """
     names, marks, laid = int32s(given[NAMES]), uint16s(given[MARKS]), int64s(given[LAID])
     halves, most, tests = int32s(given[ABOVE]), given[MOST], tests_of(mem, m32, group, leaf, row)
-    left, is_marked = True, False
-    if tests > t + 1:
+    left, a, a_low, a_high = True, np.int64(-1), np.int64(0), np.int64(0)
+    if t < tests:
         a, a_low, a_high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+    b, b_low, b_high = a, a_low, a_high
+    if t + 1 < tests:
         b, b_low, b_high = _half_test(mem, m32, group, leaf, row, t + 1, given, laid, most, records)
-        if a >= 0 and b >= 0:
-            if tests == t + 2:
-                return _tell_both(
-                    halves, a, a_low, a_high, b, b_low, b_high, start, stop, names, name, who, what, written
-                )
-            left, is_marked = _mark_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, marks), True
-            t += 2
-    if not is_marked:
+    c, c_low, c_high = b, b_low, b_high
+    if t + 2 < tests:
+        c, c_low, c_high = _half_test(mem, m32, group, leaf, row, t + 2, given, laid, most, records)
+    if a >= 0 and b >= 0 and c >= 0:
+        three = (a, a_low, a_high, b, b_low, b_high, c, c_low, c_high)
+        if tests <= t + 3:
+            return _tell_three(halves, three, start, stop, names, name, who, what, written)
+        left = _mark_three(halves, three, start, stop, marks)
+        t += 3
+    else:
         _mark(marks, start, stop)
     step, steps = start // STEP, (stop + STEP - 1) // STEP
     while left and t < tests:
@@ -302,29 +307,31 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
 
 
 @njit(cache=True)
-def _tell_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, names, name, who, what, written):
-    """Writes pairs of a record for which two tests hold and a name."""
+def _tell_three(halves, three, start, stop, names, name, who, what, written):
+    """Writes pairs of a record for which three tests hold and a name."""
     for step in range(start // STEP, (stop + STEP - 1) // STEP):
-        left = _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step)
+        left = _all_three(halves, three, start, stop, step)
         written += pair(names, STEP * step, left, name, who, what, written)
     return written
 
 
 @njit(cache=True)
-def _mark_both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, marks):
-    """Sets the bits of the records for which two tests hold; returns whether there are any."""
+def _mark_three(halves, three, start, stop, marks):
+    """Sets the bits of the records for which three tests hold; returns whether there are any."""
     any_left = np.uint16(0)
     for step in range(start // STEP, (stop + STEP - 1) // STEP):
-        marks[step] = _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step)
+        marks[step] = _all_three(halves, three, start, stop, step)
         any_left |= marks[step]
     return any_left != 0
 
 
 @njit(cache=True, inline="always")
-def _both(halves, a, a_low, a_high, b, b_low, b_high, start, stop, step):
-    """The bits of the records of a step for which two tests hold, of those from `start` on, up to `stop`."""
+def _all_three(halves, three, start, stop, step):
+    """The bits of the records of a step for which three tests hold, of those from `start` on, up to `stop`."""
+    a, a_low, a_high, b, b_low, b_high, c, c_low, c_high = three
     at = STEP * step
     left = between(halves, a + at, a_low, a_high) & between(halves, b + at, b_low, b_high)
+    left &= between(halves, c + at, c_low, c_high)
     if start > at:
         left &= np.uint16(_ALL << np.uint16(start - at))
     if stop < at + STEP:
