@@ -233,14 +233,13 @@ class Index:
         laid, samples = np.empty(fields, np.int64), np.empty(most, np.int64)
         names, marks = np.empty(most, np.int32), np.empty(most, np.uint16)
         given, state = np.zeros(mixed.GIVEN, np.int64), np.zeros(mixed.STATE, np.int64)
-        halves, halved = np.empty(rows.upper.shape, np.int32), np.empty(fields, np.int64)
+        halves, halved = np.empty(rows.upper.shape, np.int32), np.zeros(fields, np.int64)
         scratch: tuple[npt.NDArray[Any], ...] = (self._picked, self._bits, upper, lower, laid, names, marks, samples)
         given[: laying.MOST + 1] = (
             *(_address(self.heap), _address(rows.upper), _address(rows.lower), fields, count),
-            *(_address(halves), _address(halved), _address(tasks), len(tasks)),
+            *(_address(self.fields.axes), _address(halves), _address(halved), _address(tasks), len(tasks)),
             *(*map(_address, scratch), most),
         )
-        _run(laying.halve, _address(given), _address(self.fields.axes))
         while True:
             given[laying.MOST + 1 :] = (
                 *(_address(self._events), _address(self._slots), len(self._events)),

@@ -15,16 +15,16 @@ from sluice.match.kernels.pointers import int32s, int64s
 from sluice.match.kernels.tasks import EVENTS
 from sluice.match.kernels.vectors import at_least, at_most, between, in_common, lowest, ones
 
-# What is given, one word each, addresses and counts: the index, the rows of keys and how many, halves of them and how each field
-# is halved, the tasks, room for one leaf, and room for what is laid out here: upper and lower keys (in the same place if they are
-# the same), how each field is laid out, the numbers of the records, which of them are left, the last key of each step, and how
-# many words there are for a field.
-HEAP, UPPER, LOWER, FIELDS, RECORDS, HALVES, HALVED, TASKS, COUNT, PICKED, BITS = range(11)
-ABOVE, BELOW, LAID, NAMES, MARKS, SAMPLES, MOST = range(11, 18)
+# What is given, one word each, addresses and counts: the index, the rows of keys and how many, the axis of each field, room for
+# halves of the keys and for how each field is halved (nothing yet: 0), the tasks, room for one leaf, and room for what is laid
+# out here: upper and lower keys (in the same place if they are the same), how each field is laid out, the numbers of the
+# records, which of them are left, the last key of each step, and how many words there are for a field.
+HEAP, UPPER, LOWER, FIELDS, RECORDS, AXES, HALVES, HALVED, TASKS, COUNT, PICKED, BITS = range(12)
+ABOVE, BELOW, LAID, NAMES, MARKS, SAMPLES, MOST = range(12, 19)
 # How the keys of a field are laid out: not yet if 0, whole, or by half of them, in the same form as in short rows (`whole.py`).
 WIDE, UPPER_HALVES, LOWER_HALVES = 1, 2, 3
 
-_MASK_AXIS = int(Axis.MASK)
+_MASK = int(Axis.MASK)
 _LOWER_HALF = 0xFFFFFFFF
 _SMALLEST, _LARGEST = -(2**31), 2**31 - 1
 #: Keys up to here are laid out by their lower halves.
@@ -32,15 +32,29 @@ _SMALL_BITS = 30
 
 
 @njit(cache=True)
-def halve(place, axes):
+def lay_out(mem, given, group, first, last):
+    """Makes the records of some tasks ready to be tested many at a time; sorted, if an interval leads to the group."""
+    tasks, names, laid = int64s(given[TASKS]), int32s(given[NAMES]), int64s(given[LAID])
+    if int64s(given[HALVED])[0] == 0:
+        _halve(given)
+    for field in range(given[FIELDS]):
+        laid[field] = 0
+    for task in range(first, last):
+        names[task - first] = tasks[task] & EVENTS
+    leading = leading_field(mem, given, group)
+    if leading >= 0:
+        _sort(given, leading, last - first)
+
+
+@njit(cache=True)
+def _halve(given):
     """Decides for each field whether half of each key is enough to compare the keys of a batch, and notes those halves.
 
     A key whose lower half is 0 (a whole number below a million, say) or that is small (the number of a string) is compared
     exactly by one half of it. No key may have the smallest half, which stands for a missing one, or the largest, which stands
     for the end of a test that is above them all.
     """
-    given, kinds = int64s(place), int64s(axes)
-    keys, halves, halved = int64s(given[UPPER]), int32s(given[HALVES]), int64s(given[HALVED])
+    keys, halves, halved, axes = int64s(given[UPPER]), int32s(given[HALVES]), int64s(given[HALVED]), int64s(given[AXES])
     fields, records = given[FIELDS], given[RECORDS]
     lower_half, upper_half, shift = np.zeros(fields, np.int64), np.zeros(fields, np.int64), np.zeros(fields, np.int64)
     for record in range(records):
@@ -50,7 +64,7 @@ def halve(place, axes):
             upper_half[field] |= 0 if key == MISSING else key >> _SMALL_BITS
     for field in range(fields):
         halved[field] = WIDE
-        if kinds[field] != _MASK_AXIS and given[UPPER] == given[LOWER]:
+        if axes[field] != _MASK and given[UPPER] == given[LOWER]:
             if lower_half[field] == 0:
                 halved[field], shift[field] = UPPER_HALVES, 32
             elif upper_half[field] == 0:
@@ -59,19 +73,6 @@ def halve(place, axes):
         for field in range(fields):
             key = keys[record * fields + field]
             halves[record * fields + field] = _SMALLEST if key == MISSING else key >> shift[field]
-
-
-@njit(cache=True)
-def lay_out(mem, given, group, first, last):
-    """Makes the records of some tasks ready to be tested many at a time; sorted, if an interval leads to the group."""
-    tasks, names, laid = int64s(given[TASKS]), int32s(given[NAMES]), int64s(given[LAID])
-    for field in range(given[FIELDS]):
-        laid[field] = 0
-    for task in range(first, last):
-        names[task - first] = tasks[task] & EVENTS
-    leading = leading_field(mem, given, group)
-    if leading >= 0:
-        _sort(given, leading, last - first)
 
 
 @njit(cache=True)

@@ -58,7 +58,7 @@ from sluice.match.kernels.tasks import EVENT_BITS, EVENTS, end_of_run
 from sluice.match.kernels.tiles import RUN
 from sluice.match.kernels.vectors import between, pair
 from sluice.match.kernels.walk import test_of, tests_of
-from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, WORDS, after, test_at
+from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, WORDS, after
 
 #: Records that lead to a bucket, up to which they are tested one by one.
 FEW = 2
@@ -72,9 +72,9 @@ _ALL = np.uint16(0xFFFF)
 
 # What `collect` is given beyond what `laying.py` says: where it writes matches, candidates and runs, how much room there is for
 # each, and whether it looks for candidates only.
-EVENTS_OUT, SLOTS_OUT, ROOM, CANDIDATES_OUT, ENTRIES_OUT, CANDIDATE_ROOM = range(18, 24)
-RUNS_OUT, RUN_ROOM, ONLY_PENDING = range(24, 27)
-GIVEN = 27
+EVENTS_OUT, SLOTS_OUT, ROOM, CANDIDATES_OUT, ENTRIES_OUT, CANDIDATE_ROOM = range(19, 25)
+RUNS_OUT, RUN_ROOM, ONLY_PENDING = range(25, 28)
+GIVEN = 28
 # How far it came: the first task of the bucket that is not done, the group and the leaf there, and how much is written.
 TASK, GROUP, AT, PAIRS, CANDIDATES, RUNS = range(6)
 STATE = 6
@@ -214,11 +214,10 @@ def _whole_rows_in_a_step(mem, m32, group, leaf, given, records, half, who, what
     for _ in range(mem[leaf + L_ROWS]):
         shape, left = np.int64(m32[2 * row + SHAPE]), np.uint16(_ALL >> np.uint16(STEP - records))
         for t in range(shape >> 1):
-            column, low, high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+            column, low, high, word = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
             if column >= 0:
                 left &= between(halves, column, low, high)
             else:
-                word, low, high = test_at(mem, m32, row, shape, t)
                 left &= holding(mem, word, low, high, given, laid[word >> 2], 0)
             if t == 1 and left == 0:
                 break
@@ -229,21 +228,22 @@ def _whole_rows_in_a_step(mem, m32, group, leaf, given, records, half, who, what
 
 @njit(cache=True, inline="always")
 def _half_test(mem, m32, group, leaf, row, t, given, laid, most, records):
-    """A test on halves of keys: where their column begins, the low and the high end; -1 in place of a column if it takes all.
+    """A test on halves of keys: where their column begins, the low and the high end, and its word.
 
-    Short rows mostly say it as it is needed. The field of the test is laid out afterwards.
+    Short rows mostly say it as it is needed. If halves are not enough, the column is -1 and the ends are whole. The field is
+    laid out afterwards.
     """
     if mem[group + G_WHOLE]:
         shape = np.int64(m32[2 * row + SHAPE])
         if shape & 1:
             word, end = np.int64(m32[2 * row + WORDS + t]), 2 * row + WORDS + (shape >> 1) + 2 * t
             if how_laid(given, laid, word, records) == word & 3 | UPPER_HALVES:
-                return 2 * (word >> 2) * most, np.int64(m32[end]), np.int64(m32[end + 1])
+                return 2 * (word >> 2) * most, np.int64(m32[end]), np.int64(m32[end + 1]), word
     word, low, high = test_of(mem, m32, group, leaf, row, t)
     how = how_laid(given, laid, word, records)
     if word & 3 == RANGE and how != WIDE:
-        return 2 * (word >> 2) * most, half_low(low, how), half_high(high, how)
-    return -1, low, high
+        return 2 * (word >> 2) * most, half_low(low, how), half_high(high, how), word
+    return -1, low, high, word
 
 
 @njit(cache=True)
@@ -279,14 +279,14 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
     halves, most, tests = int32s(given[ABOVE]), given[MOST], tests_of(mem, m32, group, leaf, row)
     left, a, a_low, a_high = True, np.int64(-1), np.int64(0), np.int64(0)
     if t < tests:
-        a, a_low, a_high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+        a, a_low, a_high, _ = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
     b, b_low, b_high = a, a_low, a_high
-    if t + 1 < tests:
-        b, b_low, b_high = _half_test(mem, m32, group, leaf, row, t + 1, given, laid, most, records)
+    if t + 1 < tests and a >= 0:
+        b, b_low, b_high, _ = _half_test(mem, m32, group, leaf, row, t + 1, given, laid, most, records)
     c, c_low, c_high = b, b_low, b_high
-    if t + 2 < tests:
-        c, c_low, c_high = _half_test(mem, m32, group, leaf, row, t + 2, given, laid, most, records)
-    if a >= 0 and b >= 0 and c >= 0:
+    if t + 2 < tests and b >= 0:
+        c, c_low, c_high, _ = _half_test(mem, m32, group, leaf, row, t + 2, given, laid, most, records)
+    if c >= 0:
         three = (a, a_low, a_high, b, b_low, b_high, c, c_low, c_high)
         if tests <= t + 3:
             return _tell_three(halves, three, start, stop, names, name, who, what, written)
@@ -296,11 +296,10 @@ def _match(mem, m32, group, leaf, row, t, given, records, start, stop, name, who
         _mark(marks, start, stop)
     step, steps = start // STEP, (stop + STEP - 1) // STEP
     while left and t < tests:
-        column, low, high = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
+        column, low, high, word = _half_test(mem, m32, group, leaf, row, t, given, laid, most, records)
         if column >= 0:
             left = _narrow_halves(halves, column, low, high, marks, step, steps)
         else:
-            word, low, high = test_of(mem, m32, group, leaf, row, t)
             left = _narrow_others(mem, given, word, low, high, laid[word >> 2], marks, step, steps)
         t += 1
     return _tell(names, marks, step, steps, name, who, what, written) if left else written
