@@ -12,7 +12,7 @@ import pytest
 import sluice
 from sluice.match import index, naive
 from sluice.match.counting import Counting
-from sluice.match.kernels.layout import PAGE
+from sluice.match.kernels.layout import CROWDED, PAGE
 
 KEYS = [f"k{i}" for i in range(4)]
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -118,6 +118,51 @@ def test_one_number_that_no_double_equals(
     found[7]["i0"] = 2**53 + 1
     found[8]["i1"] = -(2**60) - 1
     check(matcher, subscriptions, found)
+
+
+@pytest.mark.parametrize("number", [2**60 - 1, 2**60 + 1, -(2**60) - 1])
+def test_a_number_beside_one_whose_half_is_enough(number: int) -> None:
+    """One of the doubles around it could be compared by half of its key, the other one could not."""
+    near = 2**60 if number > 0 else -(2**60)
+    texts = [f"k = 1 AND a {how} {near}" for how in ("<", "<=", "=", ">=", ">")]
+    matcher = sluice.Matcher()
+    subscriptions = {matcher.add(text): sluice.parse(text) for text in texts}
+    check(matcher, subscriptions, [{"k": 1, "a": number}] * 5)
+    check(matcher, subscriptions, [{"k": 1, "a": number}, {"k": 1, "a": near}, {"k": 1, "a": 5}] * 7)
+
+
+def test_halves_that_look_the_same() -> None:
+    """A number whose upper half is also the key of a tiny number, in tests and in records, with and without the other."""
+    one, tiny = 1.0, 0x3FF00000 * 5e-324
+    texts = [f"k = 1 AND a BETWEEN {low!r} AND {high!r}" for low, high in ((one, 1.5), (tiny, tiny), (0.0, tiny))]
+    matcher = sluice.Matcher()
+    subscriptions = {matcher.add(text): sluice.parse(text) for text in texts}
+    for values in ([one, 2.0], [tiny, 0.0], [one, tiny]):
+        for count in (5, 21):
+            check(matcher, subscriptions, [{"k": 1, "a": values[i % 2]} for i in range(count)])
+
+
+def test_a_moment_whose_half_means_missing() -> None:
+    """2**31 microseconds before 1970, as the end of a test, among records of 1970 some of which have no moment."""
+    first = DAY.replace(year=1970) - timedelta(microseconds=2**31)
+    text = f"k = 1 AND at BETWEEN TIMESTAMP '{first:%Y-%m-%d %H:%M:%S.%f}' AND TIMESTAMP '1970-01-01 00:00:01'"
+    matcher = sluice.Matcher()
+    subscriptions = {matcher.add(text): sluice.parse(text)}
+    there = {"k": 1, "at": DAY.replace(year=1970, microsecond=7)}
+    check(matcher, subscriptions, [there, {"k": 1}, there, {"k": 1}, there])
+
+
+@pytest.mark.parametrize("open_side", ["a", "b"])
+def test_two_equalities_cover_no_interval(open_side: str) -> None:
+    """Rows are found by both of them, and a box that has an interval on one side begins where they are."""
+    crowd = [f"a = 1 AND b = 2 AND c > {i}" for i in range(2 * CROWDED)]
+    matcher = sluice.Matcher()
+    for text in crowd:
+        matcher.add(text)
+    sides = {"a": "a = 1", "b": "b = 2"}
+    assert matcher.covering(" AND ".join(sides.values()) + " AND c > 1000") == list(range(len(crowd)))
+    sides[open_side] = f"{sides[open_side].replace('=', 'BETWEEN')} AND 7"
+    assert matcher.covering(" AND ".join(sides.values()) + " AND c > 1000") == []
 
 
 @pytest.mark.parametrize("large", [2**19, 2**31 - 1, 2**31, -(2**31), 2**40, 0.1, 1e300, -0.0])

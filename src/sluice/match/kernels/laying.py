@@ -51,8 +51,8 @@ def _halve(given):
     """Decides for each field whether half of each key is enough to compare the keys of a batch, and notes those halves.
 
     A key whose lower half is 0 (a whole number below a million, say) or that is small (the number of a string) is compared
-    exactly by one half of it. No key may have the smallest half, which stands for a missing one, or the largest, which stands
-    for the end of a test that is above them all.
+    exactly by one half of it. The smallest half stands for a missing value, and the largest for the end of a test that is above
+    all keys: no key has either, the halves of infinity lie between them.
     """
     keys, halves, halved, axes = int64s(given[UPPER]), int32s(given[HALVES]), int64s(given[HALVED]), int64s(given[AXES])
     fields, records = given[FIELDS], given[RECORDS]
@@ -60,7 +60,7 @@ def _halve(given):
     for record in range(records):
         for field in range(fields):
             key = keys[record * fields + field]
-            lower_half[field] |= key & _LOWER_HALF | np.int64(key >> 32 == _LARGEST)
+            lower_half[field] |= key & _LOWER_HALF
             upper_half[field] |= 0 if key == MISSING else key >> _SMALL_BITS
     for field in range(fields):
         halved[field] = WIDE
@@ -138,24 +138,20 @@ def how_laid(given, laid, word, records):
 
 @njit(cache=True)
 def _lay(given, field, records):
-    """Lays out the keys of a field, or half of each, and after them some that no test holds for."""
+    """Lays out the keys of a field, or half of each. What follows them in their last step is left to chance."""
     names, laid, fields, start = int32s(given[NAMES]), int64s(given[LAID]), given[FIELDS], field * given[MOST]
-    end = (records + STEP - 1) // STEP * STEP
     laid[field] = int64s(given[HALVED])[field]
     if laid[field] == WIDE:
-        _copy(int64s(given[UPPER]), int64s(given[ABOVE]), start, names, fields, field, records, end, MISSING)
+        _copy(int64s(given[UPPER]), int64s(given[ABOVE]), start, names, fields, field, records)
         if given[ABOVE] != given[BELOW]:
-            _copy(int64s(given[LOWER]), int64s(given[BELOW]), start, names, fields, field, records, end, MISSING)
+            _copy(int64s(given[LOWER]), int64s(given[BELOW]), start, names, fields, field, records)
     else:
-        halves, columns = int32s(given[HALVES]), int32s(given[ABOVE])
-        _copy(halves, columns, 2 * start, names, fields, field, records, end, _SMALLEST)
+        _copy(int32s(given[HALVES]), int32s(given[ABOVE]), 2 * start, names, fields, field, records)
     return laid[field]
 
 
 @njit(cache=True, inline="always")
-def _copy(keys, column, start, names, fields, field, records, end, blank):
-    for j in range(records & -STEP, end):
-        column[start + j] = blank
+def _copy(keys, column, start, names, fields, field, records):
     for j in range(records):
         column[start + j] = keys[names[j] * fields + field]
 
