@@ -224,3 +224,18 @@ def test_reduction_leaves_no_pair_in_order() -> None:
     for pair in combinations(NAMES, 2):
         reduced = types.HIERARCHY.reduced(pair)
         assert all(not is_subtype(a, b) for a in reduced for b in reduced if a != b)
+
+
+def test_what_is_declared_later_takes_nothing_back() -> None:
+    """A name that nobody declared may come to be below any type: covering, unions and empty boxes must hold then too."""
+    inside, outside, point = parse("instanceof(k, 'Later')"), parse("NOT instanceof(k, 'Later')"), parse("k = 'Sooner'")
+    either = outside | point
+    assert inside.overlaps(point)
+    assert outside.overlaps(point)
+    assert not outside.covers(point)
+    assert not inside.covers(point)
+    assert not parse("instanceof(k, 'Later') AND k = 'Sooner'").is_empty
+    declare("Sooner", "Later")
+    assert either.matches({"k": "Sooner"})
+    assert inside.covers(point)
+    assert not inside.covers(parse("k IN ('Sooner', 'Other')"))

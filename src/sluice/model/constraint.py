@@ -28,6 +28,14 @@ class Constraint(ABC):
     def matches(self, value: Value) -> bool:
         """Whether the value is in the set."""
 
+    def matches_always(self, value: Value) -> bool:
+        """Whether the value is in the set and will be: not the same as `matches` where what a test says may change."""
+        return self.matches(value)
+
+    def matches_ever(self, value: Value) -> bool:
+        """Whether the value is in the set or may come to be."""
+        return self.matches(value)
+
     @abstractmethod
     def to_sql(self, name: str) -> str:
         """A WHERE text that is TRUE exactly for the values in the set."""
@@ -147,6 +155,12 @@ class Negation(Constraint):
     def matches(self, value: Value) -> bool:
         return self.inner.applies(value) and not self.inner.matches(value)
 
+    def matches_always(self, value: Value) -> bool:
+        return self.inner.applies(value) and not self.inner.matches_ever(value)
+
+    def matches_ever(self, value: Value) -> bool:
+        return self.inner.applies(value) and not self.inner.matches_always(value)
+
     def hull(self) -> Ordered:
         return self.inner.domain()
 
@@ -162,6 +176,12 @@ class AllOf(Constraint):
 
     def matches(self, value: Value) -> bool:
         return all(part.matches(value) for part in self.parts)
+
+    def matches_always(self, value: Value) -> bool:
+        return all(part.matches_always(value) for part in self.parts)
+
+    def matches_ever(self, value: Value) -> bool:
+        return all(part.matches_ever(value) for part in self.parts)
 
     def hull(self) -> Ordered:
         whole = self.parts[0].hull()
@@ -234,7 +254,7 @@ def covers(a: Constraint, b: Constraint) -> bool:
         return True
     points = b.hull().points()
     if points is not None:
-        return all(a.matches(value) for value in points if b.matches(value))
+        return all(a.matches_always(value) for value in points if b.matches_ever(value))
     if isinstance(a, Negation):
         if isinstance(b, Negation) and type(a.inner) is type(b.inner):
             return b.inner.covers_same(a.inner)
@@ -253,7 +273,7 @@ def overlaps(a: Constraint, b: Constraint) -> bool:
         return False
     points = common.points()
     if points is not None:
-        return any(a.matches(value) and b.matches(value) for value in points)
+        return any(a.matches_ever(value) and b.matches_ever(value) for value in points)
     if isinstance(a, AllOf):
         return all(overlaps(part, b) for part in a.parts)
     if isinstance(b, AllOf):

@@ -161,6 +161,9 @@ class InstanceOf(Atom):
     def matches(self, value: Value) -> bool:
         return isinstance(value, str) and any(is_subtype(value, name) for name in self.types)
 
+    def matches_ever(self, value: Value) -> bool:
+        return isinstance(value, str)  # any name may be declared, or what is above it
+
     def covers_same(self, other: InstanceOf) -> bool:
         return all(any(is_subtype(theirs, mine) for mine in self.types) for theirs in other.types)
 
