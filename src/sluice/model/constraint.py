@@ -82,14 +82,11 @@ class Constraint(ABC):
         if exact is not None:
             return exact, 0.0
         if isinstance(self, Atom) and type(self) is type(other):
-            wider = self.widen_same(other)
-            if wider is not None:
-                return wider
-        from sluice.model.ordered import EXISTS, ORDERED
-
-        hull, waste = self.hull().widen(other.hull())
-        # What reaches beyond the ordered kinds is let through whole, because the language has no words for a part of that.
-        return hull if ORDERED.covers(hull) else EXISTS, max(waste, UNKNOWN_WASTE)
+            better = self.widen_same(other)
+            if better is not None:
+                return better
+        wider, waste = self.hull().widen(other.hull())
+        return _in_words(wider.hull()), max(waste, UNKNOWN_WASTE)
 
 
 def _in_words(whole: Ordered) -> Ordered:
