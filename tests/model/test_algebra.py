@@ -177,6 +177,42 @@ def test_widening_loses_nothing_and_tells_its_waste(given_: tuple[tuple[Constrai
         assert waste > 0.0 or wide.matches(value) == wanted, value
 
 
+#: One or two of every class, NULL and the kinds without an order among them: what the generator rarely puts side by side.
+SIDES = (
+    "v IS NULL", "v IS NOT NULL", "v = 1", "v > 5", "v IS NULL OR v = 'x'", "NOT v <=> 'xy'",
+    "v IS NOT TRUE AND v IS NOT FALSE", "isnan(v)", "NOT isnan(v)", "v LIKE '%x_'", "NOT v LIKE '%x_'", "array_contains(v, 1)",
+    "exists(v, e -> e.p > 1)", "forall(v, e -> e > 1)", "forall(v, e -> true)", "geo_within(v, 0, 0, 10, 10)",
+    "NOT geo_within(v, 0, 0, 10, 10)", "instanceof(v, 'T')", "NOT instanceof(v, 'T')", "xpath_boolean(v, '//x')",
+    "NOT xpath_boolean(v, '//x')", "v LIKE '%x_' AND NOT v LIKE '%xx'",
+)  # fmt: skip
+VALUES = [
+    attributes({"v": value}).get("v")
+    for value in (
+        None, float("nan"), *SCALARS, *DOCUMENTS, *CLASSES, "xy", "axy", "T", [], [1], [2, 3], [{"p": 2}],
+        {"lat": 5, "lon": 5}, {"lat": 5, "lon": 50}, {},
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SIDES)
+def test_a_side_beside_any_other(text: str) -> None:
+    """They widen to what covers both, and are united exactly; what comes of it has a text that says the same."""
+    one = sluice.parse(text)
+    for other in SIDES:
+        two = sluice.parse(other)
+        ((a,), (b,)), both = (one.filters, two.filters), one | two
+        wide = a.widen(b).filter
+        assert wide.covers(a) and wide.covers(b), other
+        assert sluice.parse(both.to_sql()) == both and sluice.parse(f"({text}) OR ({other})") == both, other
+        again = sluice.parse(wide.to_sql())
+        for value in VALUES:
+            record = {"v": value}
+            wanted = a.matches(record) or b.matches(record)
+            assert any(box.matches(record) for box in both.filters) == wanted, (other, value)
+            assert wide.matches(record) or not wanted, (other, value)
+            assert any(box.matches(record) for box in again.filters) == wide.matches(record), (other, value)
+
+
 @given(constraints(1))
 def test_negation(given_: tuple[tuple[Constraint, ...], list[Any]]) -> None:
     """NOT is TRUE where a test is FALSE, and neither is where the test is NULL."""

@@ -20,6 +20,11 @@ CASES = {
     "isnan(p) OR p IS NULL": [0, 9],
     "isnan(p.q)": [8],
     "isnan(p) AND p > 5": [],
+    "isnan(p) OR NOT isnan(p)": [0, 1, 2, 3, 4],
+    "isnan(p) OR NOT isnan(p) OR q = 1": [0, 1, 2, 3, 4],
+    "NOT isnan(p) AND q IS NULL OR isnan(p) AND q IS NULL": [0, 1, 2, 3, 4],
+    "NOT (isnan(p) OR NOT isnan(p))": [],
+    "isnan(p) OR p >= 0 OR p < 0": [0, 1, 2, 3, 4],
 }
 
 
@@ -46,6 +51,13 @@ def test_the_algebra() -> None:
     assert test.covers(parse("isnan(p) AND q = 1")) and not test.covers(number) and not number.covers(test)
     assert parse("p IS NOT NULL").covers(test)
     assert test.overlaps(test) and not test.overlaps(number)
+
+
+def test_the_numbers_and_nan_stay_two_tests() -> None:
+    """The language has no words for both together, so their union is not one box."""
+    either = parse("isnan(p)") | parse("NOT isnan(p)")
+    assert either.to_sql() == "(NOT isnan(p) OR isnan(p))"
+    assert parse(either.to_sql()) == either and len(either.filters) == 2
 
 
 def test_it_takes_one_attribute() -> None:

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.errors import SluiceError
 from sluice.model import compile, ordered
+from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered, at_least, at_most, between, equals, greater_than, less_than, prefix, union_of
 from sluice.model.parse import parse
-from sluice.model.values import Kind
+from sluice.model.subscription import Subscription
+from sluice.model.values import Kind, literal_sql
 
 VALUES: tuple[list[Any], ...] = (
     [-3, -1, 0, 0.5, 1, 2, 2.0, 3, 7, float("inf"), float("-inf"), 2**53, 2**53 + 1],
@@ -104,6 +107,68 @@ def test_neighbours_become_one() -> None:
     assert union_of([between(0, 9), between(2, 3)]) == between(0, 9)
     assert union_of([]) == Ordered.NOTHING == union_of([Ordered.NOTHING])
     assert union_of([ordered.EXISTS, ordered.ABSENT]) == Ordered.EVERYTHING
+
+
+#: Rows of values with nothing between them, some across kinds: what is one interval without being one value.
+NEIGHBOURS: tuple[tuple[Any, ...], ...] = (
+    (False, True, float("-inf")),
+    (float("inf"), "", "\0", "\0\0"),
+    ("x", "x\0", "x\0\0"),
+    (b"", b"\0", b"\0\0"),
+    (b"x", b"x\0"),
+    (5, "x\0y", "b", b"\xff", datetime(2020, 1, 1, tzinfo=UTC)),
+)
+neighbours = st.lists(st.sampled_from([value for row in NEIGHBOURS for value in row]), min_size=1, unique_by=repr)
+
+
+@given(neighbours)
+@pytest.mark.parametrize(
+    "make",
+    [
+        ordered.one_of,
+        ordered.none_of,
+        lambda values: ordered.one_of(values).complement(),
+        lambda values: ordered.EXISTS.difference(ordered.one_of(values)),
+        lambda values: ordered.one_of(values).union(ordered.ABSENT),
+        lambda values: ordered.none_of(values).union(ordered.ABSENT),
+    ],
+    ids=["in", "not in", "other", "other and there", "in or null", "not in or null"],
+)
+def test_a_text_keeps_values_that_are_neighbours(make: Any, values: list[Any]) -> None:
+    where = Subscription([Filter.of({"a": make(values)})])
+    assert parse(where.to_sql()) == where
+
+
+@given(neighbours, st.sampled_from(["a", "a IS NOT NULL AND a", "exists(a, e -> e", "forall(a, e -> e"]))
+def test_what_excludes_neighbours_reads_back(values: list[Any], start: str) -> None:
+    first, name = start.rpartition(" ")[::2]
+    terms = " AND ".join(f"NOT {name} <=> {literal_sql(value)}" for value in values)
+    where = parse(f"{first} {terms}{')' if '(' in first else ''}")
+    assert parse(where.to_sql()) == where
+    for value in (*POINTS, *values):
+        record = {"a": [value] if "(" in first else value}
+        assert parse(where.to_sql()).matches(record) == where.matches(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a IS NOT TRUE AND a IS NOT FALSE", "(NOT a <=> false AND NOT a <=> true)"),
+        (
+            "a IS NOT NULL AND a IS NOT TRUE AND a IS NOT FALSE",
+            "(a IS NOT NULL AND NOT a <=> false AND NOT a <=> true)",
+        ),
+        (r"NOT a <=> 'x\u0000' AND NOT a <=> 'x'", r"(NOT a <=> 'x' AND NOT a <=> 'x\u0000')"),
+    ],
+)
+def test_neighbours_are_excluded_one_by_one(text: str, written: str) -> None:
+    assert parse(text).to_sql() == written
+
+
+def test_what_has_no_words_is_not_written_as_something_else() -> None:
+    for gone in (between(1, 2), less_than("b"), prefix("a"), at_most(b"a"), at_least("x\0")):
+        with pytest.raises(SluiceError, match="no words"):
+            gone.complement().to_sql("a")
 
 
 @pytest.mark.parametrize(

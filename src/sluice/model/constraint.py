@@ -79,7 +79,9 @@ class Constraint(ABC):
             return self.union_same(other)
         for test, negation in ((self, other), (other, self)):
             if isinstance(negation, Negation) and negation.inner == test and negation.inner.is_total:
-                return negation.inner.domain()
+                domain = negation.inner.domain()
+                # What has no words stays two tests: there are none for the numbers together with NaN.
+                return domain if domain == _in_words(domain) else None
         return None
 
     def widen(self, other: Constraint) -> tuple[Constraint, float]:
@@ -88,14 +90,23 @@ class Constraint(ABC):
         if exact is not None:
             return exact, 0.0
         if isinstance(self, Atom) and type(self) is type(other):
-            wider = self.widen_same(other)
-            if wider is not None:
-                return wider
-        from sluice.model.ordered import EXISTS, ORDERED
+            better = self.widen_same(other)
+            if better is not None:
+                return better
+        wider, waste = self.hull().widen(other.hull())
+        return _in_words(wider.hull()), max(waste, UNKNOWN_WASTE)
 
-        hull, waste = self.hull().widen(other.hull())
-        # What reaches beyond the ordered kinds is let through whole, because the language has no words for a part of that.
-        return hull if ORDERED.covers(hull) else EXISTS, max(waste, UNKNOWN_WASTE)
+
+def _in_words(whole: Ordered) -> Ordered:
+    """The set itself, or one around it that the language has words for.
+
+    What reaches beyond the ordered kinds is let through whole, because there are no words for a part of that.
+    """
+    from sluice.model.ordered import EXISTS, ORDERED, Ordered
+
+    if ORDERED.covers_set(whole):
+        return whole
+    return EXISTS if EXISTS.covers_set(whole) else Ordered.EVERYTHING
 
 
 #: What we say of a merge whose waste nobody can estimate: half of what it lets through is unwanted.

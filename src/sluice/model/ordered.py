@@ -102,7 +102,7 @@ class Ordered(Constraint):
             yield cuts[i], cuts[i + 1]
 
     def points(self) -> tuple[Scalar, ...] | None:
-        """All values in here when they are finitely many scalars, else None."""
+        """All values in here when each is an interval of its own, else None; neighbours (false and true) are one interval."""
         found = []
         for low, high in self.intervals():
             value = _only_value(low, high)
@@ -189,17 +189,40 @@ def _only_value(low: Cut, high: Cut) -> Scalar | None:
     kind = low[0]
     if len(low) == 3 and len(high) == 3 and low[1] == high[1] and kind == high[0]:
         return cast(Scalar, low[1])
-    if kind == Kind.BOOL:
-        return {((1,), (1, True, 0)): False, ((1, True, 0), (2,)): True}.get((low, high))
-    if kind == Kind.NUMBER:
-        return {((2,), (2, -_INFINITY, 1)): -_INFINITY, ((2, _INFINITY, 0), (3,)): _INFINITY}.get((low, high))
-    if kind in (Kind.STRING, Kind.BYTES) and len(high) == 3:
-        empty: str | bytes = "" if kind == Kind.STRING else b""
-        if len(low) == 1:
-            return empty if high == (kind, empty, 1) else None
-        if low[2] == 1 and high == (kind, low[1] + ("\0" if kind == Kind.STRING else b"\0"), 1):
-            return cast(Scalar, high[1])
-    return None
+    value = _next_value(low)
+    return value if value is not None and _cut(kind, value, 1) == high else None
+
+
+def _all_values(low: Cut, high: Cut) -> list[Scalar] | None:
+    """All values between two cuts, in order, or None if they are not finitely many scalars: one, or neighbours in a row.
+
+    Neighbours may be of two kinds: the end of one kind is the beginning of the next, as from true to minus infinity.
+    """
+    found: list[Scalar] = []
+    while low < high:
+        value = _next_value(low)
+        if value is None:
+            return None
+        # The strings after s that are its neighbours go on for ever, and reach the end only if they are its beginnings.
+        if isinstance(value, str | bytes) and not (low[0] == high[0] and high[1:] and high[1].startswith(value)):
+            return None
+        found.append(value)
+        low = _cut(low[0], value, 1)
+    return found
+
+
+def _next_value(cut: Cut) -> Scalar | None:
+    """The least value above a cut, where there is one."""
+    kind = cut[0]
+    if len(cut) == 1:
+        return _LEAST.get(kind)
+    if cut[2] == 0:
+        return cast(Scalar, cut[1])
+    return cast(Scalar, cut[1] + _LEAST_LETTER[kind]) if kind in _LEAST_LETTER else None
+
+
+_LEAST: dict[int, Scalar] = {Kind.BOOL: False, Kind.NUMBER: -_INFINITY, Kind.STRING: "", Kind.BYTES: b""}
+_LEAST_LETTER: dict[int, str | bytes] = {Kind.STRING: "\0", Kind.BYTES: b"\0"}
 
 
 class _Scale:
@@ -409,12 +432,19 @@ class _SqlWriter:
         if not whole.contains_point(Kind.NAN, 0):
             return self._either(self._terms(whole))
         if not whole.covers_set(ORDERED.complement()):
-            raise SluiceError(f"the language has no words for {whole.cuts} of {self.name}: take EXISTS instead")
+            raise self._no_words(whole)
         # Only IS NULL, IS NOT NULL and <=> reach the unordered kinds, so what is missing here is NULL or single values.
         missing = whole.complement()
         terms = [f"{self.name} IS NOT NULL"] if missing.contains_point(Kind.NULL, 0) else []
-        terms += [f"NOT {self.name} <=> {literal_sql(v)}" for v in missing.intersection(EXISTS).points() or ()]
+        for low, high in missing.intersection(EXISTS).intervals():
+            values = _all_values(low, high)
+            if values is None:
+                raise self._no_words(whole)
+            terms += [f"NOT {self.name} <=> {literal_sql(value)}" for value in values]
         return terms[0] if len(terms) == 1 else f"({' AND '.join(terms)})"
+
+    def _no_words(self, whole: Ordered) -> SluiceError:
+        return SluiceError(f"the language has no words for {whole.cuts} of {self.name}: take EXISTS instead")
 
     def _either(self, terms: list[str]) -> str:
         return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})"
