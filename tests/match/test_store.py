@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import sluice
-from sluice.match import naive
+from sluice.match import naive, store
+from sluice.match.fields import FieldsState
 from tests.generate import Generator
 
 
@@ -201,6 +202,71 @@ def test_a_wrong_state_is_refused(saved: Path, state: str) -> None:
     (saved / "state.json").write_text(state)
     with pytest.raises(sluice.MatcherError, match="index"):
         sluice.Matcher.open(saved)
+
+
+#: No key of a state has a value like one of these.
+WRONG: tuple[object, ...] = (None, {}, "x", 1.5, [-1], [[]], [["x", "y"]], [[1, 2, 3]])
+
+
+def damaged(at: tuple[str, ...], value: object) -> Any:
+    """What is in the place of one value of the state."""
+    return pytest.param(at, value, id=f"{'.'.join(at)}={json.dumps(value)[:20]}")
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        *(damaged((key,), value) for key in store.State.__annotations__ if key != "version" for value in WRONG),
+        *(damaged(("fields", key), value) for key in FieldsState.__annotations__ for value in WRONG),
+        damaged(("fields", "fields"), [["n", 99]]),
+        damaged(("fields", "bits"), [["no such attribute", [], []]]),
+        damaged(("fields", "bits"), [["n", [[0, 63]], []]]),
+        damaged(("fields", "symbols"), [["x", 2**70]]),
+        *(damaged((key,), [10**6]) for key in ("free", "free_entries", "confirm")),
+        damaged(("free",), [0]),
+        damaged(("entries",), []),
+        damaged(("entries",), [[10**6, []]]),
+        damaged(("entries",), [[0, [10**6]]]),
+        damaged(("entries",), [[0, [1]]]),
+    ],
+)
+def test_a_state_that_says_something_else_is_damaged(saved: Path, at: tuple[str, ...], value: object) -> None:
+    state = json.loads((saved / "state.json").read_text())
+    inner = state
+    for key in at[:-1]:
+        inner = inner[key]
+    inner[at[-1]] = value
+    (saved / "state.json").write_text(json.dumps(state))
+    with pytest.raises(sluice.MatcherError, match=r"index is damaged \("):
+        sluice.Matcher.open(saved)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "\0",
+        "[" * 100_000,
+        f'{{"version": {store.VERSION}, "fields": {"[" * 900}',
+        f'{{"version": {store.VERSION}}}',
+    ],
+    ids=["empty", "cut", "noise", "deep", "deep and cut", "nothing but a version"],
+)
+def test_a_state_that_does_not_say_enough_is_damaged(saved: Path, text: str) -> None:
+    (saved / "state.json").write_text(text)
+    with pytest.raises(sluice.MatcherError, match=r"index is damaged \("):
+        sluice.Matcher.open(saved)
+
+
+def test_a_state_that_denies_ids_is_damaged(tmp_path: Path) -> None:
+    matcher = sluice.Matcher()
+    matcher.add("a = 1", id=7)
+    matcher.save(tmp_path / "index")
+    state = tmp_path / "index" / "state.json"
+    state.write_text(state.read_text().replace('"identity": false', '"identity": true'))
+    with pytest.raises(sluice.MatcherError, match=r"index is damaged \(its ids"):
+        sluice.Matcher.open(tmp_path / "index")
 
 
 def test_an_array_of_another_type_is_refused(saved: Path) -> None:

@@ -8,8 +8,9 @@ a record only pays for the fields of the attributes it has.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -47,6 +48,21 @@ FALSE_CODE, TRUE_CODE, NAN_CODE = 1, 2, 7
 MASK_BITS = 62
 OTHER_BIT = 1 << MASK_BITS
 ALL_BITS = (1 << (MASK_BITS + 1)) - 1
+
+#: Numbers as they stand in a file: of slots, entries, strings and uses, and of bits.
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Bit = Annotated[int, msgspec.Meta(ge=0, le=MASK_BITS)]
+
+
+class FieldsState(TypedDict):
+    """All fields as plain data: what `to_dict` writes and, checked against this, `from_dict` reads back."""
+
+    fields: list[tuple[str, Axis]]
+    symbols: list[tuple[str, Number]]
+    uses: list[tuple[Number, Number]]
+    free_symbols: list[Number]
+    implied: NotRequired[list[str]]
+    bits: list[tuple[str, list[tuple[Number, _Bit]], list[_Bit]]]
 
 
 class NameFields:
@@ -149,11 +165,11 @@ class Fields:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Fields:
+    def from_dict(cls, data: FieldsState) -> Fields:
         """What `to_dict` wrote."""
         fields = cls()
         for name, axis in data["fields"]:
-            fields.number(name, Axis(axis))
+            fields.number(name, axis)
         fields.symbols = dict(data["symbols"])
         fields._uses = dict(data["uses"])
         fields._free_symbols = list(data["free_symbols"])

@@ -535,7 +535,8 @@ class Matcher:
         """A saved matcher, mapped into memory: processes that open the same one share its pages until they change it."""
         arrays, texts, state = store.load(Path(path))
         matcher = cls()
-        matcher._fields = Fields.from_dict(state["fields"])
+        with store.damage(Path(path)):
+            matcher._fields = Fields.from_dict(state["fields"])
         matcher._index = Index(matcher._fields, arrays["heap"], arrays["places"])
         matcher._index.free_entries = list(state["free_entries"])
         matcher._owner, matcher._ids = arrays["owner"], arrays["ids"]

@@ -5,21 +5,44 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError
+from sluice.match.fields import FieldsState, Number
 from sluice.match.kernels import layout
 
 #: Raised whenever the layout of the heap changes: an older file is refused, not misread.
 VERSION = 3
 _ARRAYS = ("heap", "places", "owner", "ids")
-#: What else belongs to a saved matcher.
-STATE = ("fields", "free", "free_entries", "entries", "confirm", "identity")
+_TEXTS, _STATE = "texts.arrow", "state.json"
+#: What reading damaged files raises.
+_DAMAGE = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, RecursionError),
+    *(msgspec.ValidationError, pa.ArrowException),
+)
+
+
+class State(TypedDict):
+    """What else belongs to a saved matcher, as `state.json` says it: what is not of these types is damaged."""
+
+    version: int
+    #: Of each array its length and the type of its items.
+    arrays: dict[str, tuple[int, str]]
+    fields: FieldsState
+    free: list[Number]
+    free_entries: list[Number]
+    entries: list[tuple[Number, list[Number]]]
+    confirm: list[Number]
+    identity: bool
 
 
 def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state: dict[str, Any]) -> None:
@@ -32,10 +55,10 @@ def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state
             np.save(temporary / f"{name}.npy", arrays[name])
             kinds[name] = [len(arrays[name]), str(arrays[name].dtype)]
         table = pa.table({"text": texts})
-        with pa.OSFile(str(temporary / "texts.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        with pa.OSFile(str(temporary / _TEXTS), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
         state = {"version": VERSION, "arrays": kinds, **state}
-        (temporary / "state.json").write_text(json.dumps(state))
+        (temporary / _STATE).write_text(json.dumps(state))
         # Whoever has the old files mapped keeps them; at no time is there less than one whole matcher on the disk.
         old = temporary.with_name(f"{temporary.name}-old")
         if path.exists():
@@ -46,23 +69,55 @@ def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, dict[str, Any]]:
+def load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], pa.Array, State]:
     """What `save` wrote, mapped into memory; changes stay private to this process."""
     try:
-        state = json.loads((path / "state.json").read_text())
-    except (OSError, ValueError) as error:
+        written = (path / _STATE).read_bytes()
+    except (OSError, ValueError) as error:  # a ValueError is a path that cannot be one
         raise MatcherError(f"{path} is not a saved matcher ({error}): save one there first") from None
-    if not isinstance(state, dict) or state.get("version") != VERSION:
-        raise MatcherError(f"{path} was saved by another version of Sluice: load the subscriptions again and save")
-    try:
+    with damage(path):
+        said = json.loads(written)
+        if not isinstance(said, dict) or said.get("version") != VERSION:
+            raise MatcherError(f"{path} was saved by another version of Sluice: load the subscriptions again and save")
+        # Not read by msgspec itself: strings in a filter may hold half a surrogate pair, which it refuses.
+        state = msgspec.convert(said, State)
         arrays = {name: np.load(path / f"{name}.npy", mmap_mode="c") for name in _ARRAYS}
-        texts = pa.ipc.open_file(pa.memory_map(str(path / "texts.arrow"))).read_all().column("text")
-        found = {name: [len(array), str(array.dtype)] for name, array in arrays.items()}
-    except (OSError, ValueError, EOFError, TypeError, KeyError, pa.ArrowException) as error:
+        texts = pa.ipc.open_file(pa.memory_map(str(path / _TEXTS))).read_all().column("text")
+        _check(arrays, state)
+        return arrays, pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_binary()), state
+
+
+@contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Makes whatever goes wrong while a saved matcher is read the one error that says so."""
+    try:
+        yield
+    except _DAMAGE as error:
         raise MatcherError(f"{path} is damaged ({error}): save it again") from None
-    if found != state.get("arrays") or set(state) != {"version", "arrays", *STATE}:
-        raise MatcherError(f"{path} is damaged (its arrays are not the ones that were saved): save it again")
+
+
+def _check(arrays: dict[str, npt.NDArray[Any]], state: State) -> None:
+    """Whether files and state belong together; kernels believe the numbers of slots and entries without looking."""
+    if {name: (len(array), str(array.dtype)) for name, array in arrays.items()} != state["arrays"]:
+        raise ValueError("its arrays are not the ones that were saved")
     if int(arrays["heap"][layout.TOP]) + layout.STEP != len(arrays["heap"]):
-        raise MatcherError(f"{path} is damaged (its heap does not end where it says): save it again")
-    packed = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_binary())
-    return arrays, packed, state
+        raise ValueError("its heap does not end where it says")
+    ids, owner = arrays["ids"], arrays["owner"]
+    if sorted(state["free"]) != np.flatnonzero(ids < 0).tolist():
+        raise ValueError("its free slots are not the ones without an id")
+    listed, entries = _numbers(slot for slot, _ in state["entries"]), [mine for _, mine in state["entries"]]
+    used = np.flatnonzero(ids >= 0)
+    alone = np.setdiff1d(used, listed)
+    owners = np.concatenate([alone, np.repeat(listed, _numbers(map(len, entries)))])
+    if (owner[np.concatenate([alone, _numbers(chain.from_iterable(entries))])] != owners).any():
+        raise ValueError("its entries belong to other subscriptions")
+    if (ids[_numbers(chain(state["confirm"], listed.tolist()))] < 0).any() or max(
+        state["free_entries"], default=-1
+    ) >= len(owner):
+        raise ValueError("it names subscriptions or entries that it does not have")
+    if state["identity"] and (ids[used] != used).any():
+        raise ValueError("its ids are other ones than it says")
+
+
+def _numbers(numbers: Iterable[int]) -> npt.NDArray[np.int64]:
+    return np.fromiter(numbers, np.int64)
