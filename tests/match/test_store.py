@@ -165,6 +165,104 @@ def test_saving_over_a_saved_one(saved: Path) -> None:
     assert sorted(file.name for file in saved.parent.iterdir()) == [saved.name], "something was left behind"
 
 
+@pytest.mark.parametrize("damage", ["no state", "noise", "no heap", "another version"])
+def test_saving_over_an_old_or_a_damaged_one(saved: Path, damage: str) -> None:
+    """What cannot be opened says "save it again": that works."""
+    match damage:
+        case "no state":
+            (saved / "state.json").unlink()
+        case "noise":
+            (saved / "state.json").write_bytes(random.Random(0).randbytes(2_000))
+        case "no heap":
+            (saved / "heap.npy").unlink()
+        case "another version":
+            (saved / "state.json").write_text('{"version": 1, "sizes": {}}')
+    with pytest.raises(sluice.MatcherError):
+        sluice.Matcher.open(saved)
+    sluice.Matcher().save(saved)
+    assert len(sluice.Matcher.open(saved)) == 0
+    assert [file.name for file in saved.parent.iterdir()] == [saved.name], "something was left behind"
+
+
+def test_saving_over_one_that_others_have_open(saved: Path, texts: dict[int, str]) -> None:
+    records = some_records()
+    reader = sluice.Matcher.open(saved)
+    want = answers(reader, records)
+    sluice.Matcher().save(saved)
+    assert len(sluice.Matcher.open(saved)) == 0
+    assert answers(reader, records) == want and len(reader) == len(texts)
+
+
+def test_saving_to_an_empty_directory_and_below_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "new" / "newer" / "index"):
+        sluice.Matcher().save(path)
+        assert len(sluice.Matcher.open(path)) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "new"], "something was left behind"
+
+
+def test_saving_through_a_link_keeps_the_link(saved: Path) -> None:
+    link = saved.with_name("current")
+    link.symlink_to(saved)
+    sluice.Matcher().save(link)
+    assert link.is_symlink() and len(sluice.Matcher.open(saved)) == len(sluice.Matcher.open(link)) == 0
+    assert sorted(file.name for file in saved.parent.iterdir()) == ["current", "index"], "something was left behind"
+
+
+def everything_in(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("there", "problem"),
+    [
+        (["thesis.txt"], "is a file"),
+        (["thesis.txt/chapter.txt"], r"no saved matcher.*chapter\.txt"),
+        (["thesis.txt/state.json"], r"no saved matcher.*state\.json"),
+        (["thesis.txt/heap.npy/chapter.txt"], r"no saved matcher.*heap\.npy/"),
+        ([f"thesis.txt/{n}" for n in range(9)], "0, 1, 2 and more"),
+    ],
+)
+def test_saving_replaces_nothing_but_a_matcher(tmp_path: Path, there: list[str], problem: str) -> None:
+    for name in there:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("years of work")
+    before = everything_in(tmp_path)
+    with pytest.raises(sluice.MatcherError, match=problem):
+        sluice.Matcher().save(tmp_path / "thesis.txt")
+    assert everything_in(tmp_path) == before
+
+
+def test_saving_keeps_what_is_beside_the_files_of_a_matcher(saved: Path) -> None:
+    (saved / "notes.txt").write_text("mine")
+    before = everything_in(saved.parent)
+    with pytest.raises(sluice.MatcherError, match=r"notes\.txt"):
+        sluice.Matcher().save(saved)
+    assert everything_in(saved.parent) == before and len(sluice.Matcher.open(saved))
+
+
+@pytest.mark.parametrize("path", [".", "", "..", "/", "file/index", "x" * 300, "a\0b"])
+def test_saving_where_nothing_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("file").write_text("x")
+    before = everything_in(tmp_path)
+    with pytest.raises(sluice.MatcherError):
+        sluice.Matcher().save(path)
+    assert everything_in(tmp_path) == before
+
+
+def test_a_full_disk_leaves_the_old_one(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = everything_in(saved.parent)
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(sluice.MatcherError, match=r"index \(.*No space left"):
+        sluice.Matcher().save(saved)
+    assert everything_in(saved.parent) == before
+
+
 FILES = ("heap.npy", "places.npy", "owner.npy", "ids.npy", "texts.arrow", "state.json")
 
 

@@ -512,7 +512,10 @@ class Matcher:
     # --- files ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Writes the matcher to a directory that `open` maps into memory."""
+        """Writes the matcher to a directory that `open` maps into memory.
+
+        It may be new or empty, or hold another matcher, which is replaced. Anything else is refused and stays.
+        """
         with self._lock:
             arrays: dict[str, npt.NDArray[Any]] = {
                 "heap": self._index.heap[: self._index.used_words + STEP],

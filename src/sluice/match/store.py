@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ from sluice.match.kernels import layout
 VERSION = 3
 _ARRAYS = ("heap", "places", "owner", "ids")
 _TEXTS, _STATE = "texts.arrow", "state.json"
+#: The files of a saved matcher, in every version so far.
+_FILES = frozenset({*(f"{name}.npy" for name in _ARRAYS), _TEXTS, _STATE})
 #: What reading damaged files raises.
 _DAMAGE = (
     *(OSError, EOFError, ValueError, TypeError, LookupError, RecursionError),
@@ -46,6 +49,40 @@ class State(TypedDict):
 
 
 def save(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state: dict[str, Any]) -> None:
+    """Makes `path` a saved matcher, in place of another one or of an empty directory; anything else there is refused."""
+    if not path.name:
+        raise MatcherError(
+            f"{path} has no name that a new directory could take: give the path of one for the matcher alone"
+        )
+    try:
+        _check_place(path)
+        # A link stays one, and leads to the new matcher.
+        _write(Path(os.path.realpath(path)), arrays, texts, state)
+    except (OSError, ValueError) as error:  # a ValueError is a path that cannot be one
+        raise MatcherError(
+            f"no matcher can be saved to {path} ({error}): save it where there is room and access"
+        ) from None
+
+
+def _check_place(path: Path) -> None:
+    """Refuses what would be lost: all that is neither an empty directory nor a saved matcher, be it old or damaged."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise MatcherError(
+            f"{path} is a file, which is not replaced by a matcher: save to another path, or remove it first"
+        )
+    found = {each.name if each.is_file() else f"{each.name}/" for each in path.iterdir()}
+    # Of a damaged matcher a file may be gone; with fewer of them it may be something of the same name.
+    strange = found - _FILES or (found if 0 < len(found) < len(_FILES) - 1 else set())
+    if strange:
+        raise MatcherError(
+            f"{path} is no saved matcher, and is not replaced by one: it has {', '.join(sorted(strange)[:3])}"
+            f"{' and more' if len(strange) > 3 else ''}; save to another path, or remove what is there first"
+        )
+
+
+def _write(path: Path, arrays: dict[str, npt.NDArray[Any]], texts: pa.Array, state: dict[str, Any]) -> None:
     """Writes everything beside `path` first and moves it there when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
