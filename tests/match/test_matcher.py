@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -58,12 +60,58 @@ def test_an_id_is_used_again() -> None:
     assert len(matcher) == 0
 
 
-@pytest.mark.parametrize("id", [-1, 2**31, 1.0, "1", True, np.int32(1)])
+@pytest.mark.parametrize(
+    "id", [-1, 2**31, 1.0, "1", True, np.True_, np.float32(1), np.int64(-1), np.arange(3), Fraction(1), [1]]
+)
 def test_a_wrong_id_is_refused(id: Any) -> None:
     matcher = sluice.Matcher()
     with pytest.raises(sluice.MatcherError, match="whole number"):
         matcher.add("a = 1", id=id)
+    with pytest.raises(sluice.MatcherError, match="whole number"):
+        matcher.load([(id, "a = 1")])
     assert len(matcher) == 0 and matched(matcher, {"a": 1}) == []
+
+
+@pytest.mark.parametrize("id", [np.int64(7), np.uint8(7), np.array(7), IntEnum("Colour", {"RED": 7}).RED])  # type: ignore[attr-defined]
+@pytest.mark.parametrize("others", [0, 1, 8])
+def test_an_id_is_a_whole_number_of_any_type(id: Any, others: int) -> None:
+    matcher = sluice.Matcher()
+    for other in range(others):
+        matcher.add("b = 1", id=other if other != 7 else None)
+    if 7 in matcher:
+        matcher.remove(id)
+    added = matcher.add("a = 1", id=id)
+    assert added == 7 and type(added) is int
+    assert id in matcher and matcher[id] == sluice.parse("a = 1") and matcher.explain({"a": 1}, id).matched
+    with pytest.raises(sluice.MatcherError, match="the id 7 is taken"):
+        matcher.load([(id, "a = 1")])
+    matcher.remove(id)
+    assert 7 not in matcher and id not in matcher and matcher.load([(id, "a = 1")]) == 1
+    assert list(matcher)[-1] == 7 and matched(matcher, {"a": 1}) == [7]
+
+
+def test_what_matched_is_in_the_matcher() -> None:
+    matcher = sluice.Matcher()
+    matcher.load([(5, "a = 1"), (9, "a > 0")])
+    for id in matcher.match({"a": 1}):
+        assert id in matcher
+        matcher.remove(id)
+    assert len(matcher) == 0
+
+
+def test_one_row_with_the_same_id_twice_in_different_types() -> None:
+    matcher = sluice.Matcher()
+    with pytest.raises(sluice.MatcherError, match="the id 3 is taken"):
+        matcher.load([(3, "a = 1"), (np.int32(3), "a = 2")])
+    assert len(matcher) == 0
+
+
+def test_a_filter_is_added_as_well_as_a_subscription() -> None:
+    matcher = sluice.Matcher()
+    wanted = sluice.parse("a > 1 AND b LIKE '%x%'")
+    ids = [matcher.add("a > 1 AND b LIKE '%x%'"), matcher.add(wanted), matcher.add(wanted.filters[0], id=9)]
+    assert matched(matcher, {"a": 2, "b": "axb"}) == ids == [0, 1, 9]
+    assert matcher[9] == wanted
 
 
 def test_a_taken_id_is_refused() -> None:
@@ -74,10 +122,14 @@ def test_a_taken_id_is_refused() -> None:
     assert matched(matcher, {"a": 1}) == [4] and matched(matcher, {"a": 2}) == []
 
 
-@pytest.mark.parametrize("id", [5, -1, 2**40, "x", None])
-def test_an_unknown_id_is_an_error(id: Any) -> None:
+@pytest.mark.parametrize("id", [5, -1, 2**40, "x", None, True, 1.0, 4.0, np.float64(4), np.True_, [4], np.arange(3)])
+@pytest.mark.parametrize("others", [[], [0, 1, 2, 3], [3]], ids=["alone", "in their places", "in other places"])
+def test_an_unknown_id_is_an_error(id: Any, others: list[int]) -> None:
     matcher = sluice.Matcher()
+    for other in others:
+        matcher.add("b = 1", id=other)
     matcher.add("a = 1", id=4)
+    assert id not in matcher
     for call in (matcher.remove, matcher.__getitem__, lambda unknown: matcher.explain({"a": 1}, unknown)):
         with pytest.raises(sluice.MatcherError, match="no subscription"):
             call(id)
@@ -168,8 +220,17 @@ def test_load_is_all_or_nothing(at: int, bad: tuple[Any, Any], problem: str) -> 
 
 def test_load_of_a_wrong_table() -> None:
     for table in (pa.table({"id": [1]}), pa.table({"where": ["a = 1"]}), pa.table({})):
-        with pytest.raises(sluice.MatcherError, match=r"id.*where"):
+        with pytest.raises(sluice.MatcherError, match=r"no columns .*id.*where"):
             sluice.Matcher().load(table)
+
+
+@pytest.mark.parametrize("twice", ["id", "where"])
+def test_load_of_a_table_with_a_column_twice(twice: str) -> None:
+    columns = {"id": pa.array([1]), "where": pa.array(["a = 1"])}
+    table = pa.table([*columns.values(), columns[twice]], [*columns, twice])
+    for each in (table, table.to_batches()[0]):
+        with pytest.raises(sluice.MatcherError, match=f"2 columns `{twice}`"):
+            sluice.Matcher().load(each)
 
 
 @pytest.mark.parametrize("rows", [[5], ["abc"], [(1,)], [(1, "a = 1", 2)], [None], 5])

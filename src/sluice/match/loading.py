@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import SupportsIndex
 
 import pyarrow as pa
 
@@ -24,7 +25,9 @@ def parse_row(id: object, text: object) -> Subscription:
         raise MatcherError(f"the subscription with id {id!r} is wrong: {error}") from error
 
 
-def pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def pairs(
+    table: pa.Table | pa.RecordBatch | Iterable[tuple[SupportsIndex, str]],
+) -> Iterator[tuple[SupportsIndex, str]]:
     """The rows of a table as pairs of id and text."""
     if not isinstance(table, pa.Table | pa.RecordBatch):
         if not isinstance(table, Iterable):
@@ -34,10 +37,9 @@ def pairs(table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]]) -> Itera
                 raise MatcherError(f"{pair!r} is not a pair of id and text")
             yield pair[0], pair[1]
         return
-    missing = {"id", "where"} - set(table.schema.names)
-    if missing:
-        raise MatcherError(
-            f"the table has no column {' and no column '.join(sorted(missing))}; it needs `id` and `where`"
-        )
+    names = table.schema.names
+    wrong = [f"{names.count(name) or 'no'} columns `{name}`" for name in ("id", "where") if names.count(name) != 1]
+    if wrong:
+        raise MatcherError(f"the table has {' and '.join(wrong)}; it needs one `id` and one `where`")
     for batch in table.to_batches(max_chunksize=CHUNK) if isinstance(table, pa.Table) else [table]:
         yield from zip(batch.column("id").to_pylist(), batch.column("where").to_pylist(), strict=True)

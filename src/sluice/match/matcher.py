@@ -8,12 +8,13 @@ answer is always that of `sluice.match.naive`. All methods may be called from se
 from __future__ import annotations
 
 import gc
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -82,14 +83,14 @@ class Matcher:
         return self._count
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, int) and self._find(id) is not None
+        return self._find(_whole(id)) is not None
 
     def __iter__(self) -> Iterator[int]:
         """The ids, in rising order."""
         ids = self._ids[: self._top]
         return iter(np.sort(ids[ids >= 0]).tolist())
 
-    def __getitem__(self, id: int) -> Subscription:
+    def __getitem__(self, id: SupportsIndex) -> Subscription:
         """The subscription with this id."""
         return meaning(self._texts[self._slot(id)])
 
@@ -105,24 +106,23 @@ class Matcher:
 
     # --- subscriptions come and go ----------------------------------------------------------------------------------
 
-    def add(self, subscription: Subscription | str, id: int | None = None) -> int:
-        """Adds a subscription or the text of one; returns its id, the given one or a free one.
+    def add(self, subscription: Subscription | Filter | str, id: SupportsIndex | None = None) -> int:
+        """Adds a subscription, a filter or the text of one; returns its id, the given one or a free one.
 
         >>> matcher = Matcher()
         >>> matcher.add("price > 3"), matcher.add("price > 7", id=42)
         (0, 42)
         """
+        wanted = _subscription(subscription)
         if isinstance(subscription, str):
-            text, subscription = subscription, parse(subscription)
-            remember(text, subscription)
+            text = subscription
+            remember(text, wanted)
         else:
-            text = text_of(subscription)
+            text = text_of(wanted)
         with self._lock:
-            number = self._free_id() if id is None else id
-            self._add_many([(number, text, subscription)])
-            return number
+            return self._add_many([(self._free_id() if id is None else id, text, wanted)])[0]
 
-    def remove(self, id: int) -> None:
+    def remove(self, id: SupportsIndex) -> None:
         """Takes a subscription out.
 
         >>> matcher = Matcher()
@@ -145,15 +145,15 @@ class Matcher:
             self._confirm.discard(slot)
             self._rowless.discard(slot)
             del self._texts[slot]
-            self._ids[slot] = -1
             if self._slots is not None:
-                del self._slots[id]
+                del self._slots[int(self._ids[slot])]
+            self._ids[slot] = -1
             self._free.append(slot)
             self._count -= 1
 
     def load(
         self,
-        table: pa.Table | pa.RecordBatch | Iterable[tuple[int, str]],
+        table: pa.Table | pa.RecordBatch | Iterable[tuple[SupportsIndex, str]],
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Adds many subscriptions at once: a table with columns `id` and `where`, or pairs. Returns how many.
@@ -171,8 +171,7 @@ class Matcher:
             try:
                 rows = pairs(table)
                 while chunk := list(islice(rows, CHUNK)):
-                    self._add_many([(id, text, parse_row(id, text)) for id, text in chunk])
-                    added += [id for id, _ in chunk]
+                    added += self._add_many([(id, text, parse_row(id, text)) for id, text in chunk])
                     self._texts.settle()
                     if progress is not None:
                         progress(self._count - before)
@@ -182,9 +181,9 @@ class Matcher:
                 raise
             return self._count - before
 
-    def _add_many(self, rows: Sequence[tuple[int, str, Subscription]]) -> None:
-        """Adds subscriptions with their ids and texts; checks all ids before it changes anything."""
-        self._check_ids([id for id, _, _ in rows])
+    def _add_many(self, rows: Sequence[tuple[SupportsIndex, str, Subscription]]) -> list[int]:
+        """Adds subscriptions with their ids and texts, and returns the ids; checks all of them before it changes anything."""
+        ids = self._new_ids([id for id, _, _ in rows])
         try:
             compiled = [self._clauses(subscription) for _, _, subscription in rows]
         finally:
@@ -192,7 +191,7 @@ class Matcher:
         parts: list[Clause] = []
         slots: list[int] = []
         flags: list[bool] = []
-        for (id, text, subscription), mine in zip(rows, compiled, strict=True):
+        for id, (_, text, subscription), mine in zip(ids, rows, compiled, strict=True):
             slot = self._new_slot(id, text)
             boxes = subscription.filters
             confirm = any(clause.confirm for clause in mine)
@@ -212,7 +211,7 @@ class Matcher:
             if self._merging is not None:
                 self._merging.add(slot, subscription)
         if not parts:
-            return
+            return ids
         entries = self._index.add(parts, slots, flags)
         top = max(entries) + 1
         if top > len(self._owner):
@@ -223,18 +222,24 @@ class Matcher:
                 self._entries[slot].append(entry)
             elif entry != slot:
                 self._entries[slot] = [entry]
+        return ids
 
     def _clauses(self, subscription: Subscription) -> list[Clause]:
         return [clause for box in subscription.filters for clause in clauses(box, self._fields)]
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
-        seen: set[int] = set()
-        for id in ids:
-            if type(id) is not int or not 0 <= id <= MAX_ID:
-                raise MatcherError(f"the id {id!r} is not a whole number from 0 to {MAX_ID}: number your subscriptions")
-            if id in seen or self._find(id) is not None:
+    def _new_ids(self, given: Sequence[SupportsIndex]) -> list[int]:
+        """Ids for new subscriptions, none of which is taken."""
+        ids: dict[int, None] = {}
+        for each in given:
+            id = _whole(each)
+            if not 0 <= id <= MAX_ID:
+                raise MatcherError(
+                    f"the id {each!r} is not a whole number from 0 to {MAX_ID}: number your subscriptions"
+                )
+            if id in ids or self._find(id) is not None:
                 raise MatcherError(f"the id {id} is taken: remove it first, or leave the id out to get a free one")
-            seen.add(id)
+            ids[id] = None
+        return list(ids)
 
     def _find(self, id: int) -> int | None:
         """The slot of an id, or None."""
@@ -242,8 +247,8 @@ class Matcher:
             return self._slots.get(id)
         return id if 0 <= id < self._top and self._ids[id] == id else None
 
-    def _slot(self, id: int) -> int:
-        slot = self._find(id)
+    def _slot(self, id: SupportsIndex) -> int:
+        slot = self._find(_whole(id))
         if slot is None:
             raise MatcherError(f"no subscription has the id {id!r}")
         return slot
@@ -380,7 +385,7 @@ class Matcher:
         words = np.array(kept, np.int64)
         return scan.merge_rows(offsets, sure, words >> 32, (words & 0xFFFFFFFF).astype(np.int32))  # type: ignore[no-any-return]
 
-    def explain(self, record: object, id: int) -> Explanation:
+    def explain(self, record: object, id: SupportsIndex) -> Explanation:
         """Why a record matches a subscription, or which constraint failed.
 
         >>> matcher = Matcher()
@@ -566,6 +571,16 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _whole(id: object) -> int:
+    """The whole number that is given as an id, of whatever type; -1, which no subscription has, if it is anything else."""
+    if type(id) is int:
+        return id
+    try:
+        return -1 if isinstance(id, bool) else operator.index(id)  # type: ignore[arg-type]
+    except TypeError:
+        return -1
 
 
 def _subscription(filter: Subscription | Filter | str) -> Subscription:
