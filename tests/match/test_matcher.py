@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,12 @@ import pytest
 
 import sluice
 from sluice.match import naive
+from sluice.match.kernels.layout import ROWS
+from sluice.model.types import declare
 from tests.generate import Generator
+
+#: Types are declared for good: each test has its own.
+NUMBERS = itertools.count()
 
 
 def matched(matcher: sluice.Matcher, record: object) -> list[int]:
@@ -604,3 +611,37 @@ def test_a_string_that_began_with_the_shared_bit_keeps_it() -> None:
     matcher.add("k = 3 AND s IN ('x', 'y')", id=102)
     assert matcher.match({"k": 3, "s": "y"}).tolist() == [102]
     assert matcher.match({"k": 3, "s": "w"}).tolist() == []
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize(
+    ("text", "is_match"),
+    [
+        ("instanceof(k, 'Kind{n}') AND k = 'Thing{n}'", True),
+        ("instanceof(k, 'Kind{n}') OR k = 'Thing{n}'", True),
+        ("instanceof(k, 'Kind{n}') OR instanceof(k, 'Thing{n}') AND x > 1", True),
+        ("NOT instanceof(k, 'Kind{n}') AND k = 'Thing{n}'", False),
+    ],
+)
+def test_types_declared_after_a_subscription(text: str, is_match: bool, reopened: bool, tmp_path: Path) -> None:
+    """It matches from then on, and goes without a trace, also when what it means has become simpler since."""
+    number = f"{next(NUMBERS)}"
+    text = text.replace("{n}", number)
+    matcher = sluice.Matcher()
+    matcher.add("a = 1", id=5)
+    size = len(matcher._fields.symbols)
+    matcher.add(text, id=6)
+    matcher.merge_candidates(text)
+    if reopened:
+        matcher.save(tmp_path / "saved")
+        matcher = sluice.Matcher.open(tmp_path / "saved")
+        matcher.merge_candidates(text)
+    declare(f"Thing{number}", f"Kind{number}")
+    made = {"k": f"Thing{number}"}
+    assert matcher.match(made).tolist() == ([6] if is_match else [])
+    matcher.remove(6)
+    assert matcher.match(made).tolist() == []
+    assert matcher.match({"a": 1}).tolist() == [5]
+    assert matcher.merge_candidates("k = 'nothing'") == []
+    assert len(matcher._fields.symbols) == size
+    assert matcher._index.heap[ROWS] == 1

@@ -7,6 +7,7 @@ fields cannot express contributes what it implies, and its matches are candidate
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -45,6 +46,14 @@ class Clause:
         """Takes a list of values to be found by, if there is no shorter one."""
         if keys and (not self.keys or len(keys) < len(self.keys)):
             self.keys, self.replaced = keys, replaced
+
+
+def check(mine: Iterable[Clause], fields: Fields) -> None:
+    """Refuses clauses from a file with fields or strings that are not there: kernels would not notice."""
+    for clause in mine:
+        used = [word >> 2 for word, _, _ in clause.tests] + [field for field, _ in clause.lists]
+        if not all(0 <= field < len(fields) for field in used) or not fields.symbols.keys() >= set(clause.symbols):
+            raise ValueError("its types are tested on fields that it does not have")
 
 
 def clauses(box: Filter, fields: Fields) -> list[Clause]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import SupportsIndex
 
 import pyarrow as pa
@@ -43,3 +45,15 @@ def pairs(
         raise MatcherError(f"the table has {' and '.join(wrong)}; it needs one `id` and one `where`")
     for batch in table.to_batches(max_chunksize=CHUNK) if isinstance(table, pa.Table) else [table]:
         yield from zip(batch.column("id").to_pylist(), batch.column("where").to_pylist(), strict=True)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the garbage collector: it would look for cycles, of which there are none, through every filter just made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -7,22 +7,21 @@ answer is always that of `sluice.match.naive`. All methods may be called from se
 
 from __future__ import annotations
 
-import gc
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError
 from sluice.match import query, store
-from sluice.match.clause import Clause, clauses
+from sluice.match.clause import Clause, check, clauses
 from sluice.match.encode import encode
 from sluice.match.explain import Explanation, explain
 from sluice.match.fields import FALSE_CODE, KIND_CODES, OTHER_BIT, Fields
@@ -31,7 +30,7 @@ from sluice.match.kernels import scan
 from sluice.match.kernels.cover import PENDING
 from sluice.match.kernels.layout import STEP
 from sluice.match.keys import EXACT, text_key, utf8
-from sluice.match.loading import CHUNK, pairs, parse_row
+from sluice.match.loading import CHUNK, no_collection, pairs, parse_row
 from sluice.match.merging import MergeIndex
 from sluice.match.reading import meaning, remember, text_of
 from sluice.match.texts import Texts
@@ -44,6 +43,8 @@ from sluice.model.values import Kind
 Offsets = npt.NDArray[np.int64]
 MAX_ID = 2**31 - 1
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+#: What a text has that asks for types.
+_INSTANCEOF = "instanceof"
 _NUMBER, _STRING = KIND_CODES[Kind.NUMBER], KIND_CODES[Kind.STRING]
 
 
@@ -76,6 +77,8 @@ class Matcher:
         self._entries: dict[int, list[int]] = {}  # of slots with other than exactly one entry of the same number
         self._rowless: set[int] = set()  # slots without any entry: what they ask for, no record has
         self._confirm: set[int] = set()
+        #: Of slots that ask for types: what their texts meant, and the clauses of that. Types may have been declared since.
+        self._typed: dict[int, tuple[Subscription, list[Clause]]] = {}
         self._merging: MergeIndex | None = None
         self._lock = threading.RLock()
 
@@ -132,8 +135,8 @@ class Matcher:
         """
         with self._lock:
             slot = self._slot(id)
-            subscription = meaning(self._texts[slot])
-            parts = self._clauses(subscription)
+            compiled = self._typed.pop(slot) if slot in self._typed else self._compiled(meaning(self._texts[slot]))
+            subscription, parts = compiled
             entries = self._entries.pop(slot, [slot])
             if parts:
                 self._index.remove(parts, entries)
@@ -165,7 +168,7 @@ class Matcher:
         >>> matcher.load([(1, "price > 3"), (2, "symbol = 'IBM'")])
         2
         """
-        with self._lock, _no_collection():
+        with self._lock, no_collection():
             before = self._count
             added: list[int] = []
             try:
@@ -185,14 +188,16 @@ class Matcher:
         """Adds subscriptions with their ids and texts, and returns the ids; checks all of them before it changes anything."""
         ids = self._new_ids([id for id, _, _ in rows])
         try:
-            compiled = [self._clauses(subscription) for _, _, subscription in rows]
+            compiled = [self._compiled(subscription) for _, _, subscription in rows]
         finally:
             self._index.fit_fields()
         parts: list[Clause] = []
         slots: list[int] = []
         flags: list[bool] = []
-        for id, (_, text, subscription), mine in zip(ids, rows, compiled, strict=True):
+        for id, (_, text, _), (subscription, mine) in zip(ids, rows, compiled, strict=True):
             slot = self._new_slot(id, text)
+            if _INSTANCEOF in text.lower():
+                self._typed[slot] = subscription, mine
             boxes = subscription.filters
             confirm = any(clause.confirm for clause in mine)
             pending = confirm or (len(boxes) > 1 and _may_meet(boxes))
@@ -224,8 +229,8 @@ class Matcher:
                 self._entries[slot] = [entry]
         return ids
 
-    def _clauses(self, subscription: Subscription) -> list[Clause]:
-        return [clause for box in subscription.filters for clause in clauses(box, self._fields)]
+    def _compiled(self, subscription: Subscription) -> tuple[Subscription, list[Clause]]:
+        return subscription, [clause for box in subscription.filters for clause in clauses(box, self._fields)]
 
     def _new_ids(self, given: Sequence[SupportsIndex]) -> list[int]:
         """Ids for new subscriptions, none of which is taken."""
@@ -506,7 +511,8 @@ class Matcher:
             if self._merging is None:
                 self._merging = MergeIndex()
                 for id in self:
-                    self._merging.add(self._slot(id), self[id])
+                    slot = self._slot(id)
+                    self._merging.add(slot, self._typed[slot][0] if slot in self._typed else self[id])
             return sorted(self._ids[list(self._merging.candidates(wanted))].tolist())
 
     def _that(self, slots: set[int], certain: set[int], holds: Callable[[Subscription], bool]) -> list[int]:
@@ -534,6 +540,7 @@ class Matcher:
                 "free_entries": self._index.free_entries,
                 "entries": list(self._entries.items()),
                 "confirm": sorted(self._confirm),
+                "typed": [(slot, msgspec.to_builtins(mine)) for slot, (_, mine) in self._typed.items()],
                 "identity": self._slots is None,
             }
             store.save(Path(path), arrays, self._texts.to_array(), state)
@@ -545,6 +552,7 @@ class Matcher:
         matcher = cls()
         with store.damage(Path(path)):
             matcher._fields = Fields.from_dict(state["fields"])
+            check(chain.from_iterable(mine for _, mine in state.get("typed", ())), matcher._fields)
         matcher._index = Index(matcher._fields, arrays["heap"], arrays["places"])
         matcher._index.free_entries = list(state["free_entries"])
         matcher._owner, matcher._ids = arrays["owner"], arrays["ids"]
@@ -554,23 +562,12 @@ class Matcher:
         matcher._entries = dict(state["entries"])
         matcher._rowless = {slot for slot, entries in matcher._entries.items() if not entries}
         matcher._confirm = set(state["confirm"])
+        matcher._typed = {slot: (meaning(matcher._texts[slot]), mine) for slot, mine in state.get("typed", ())}
         matcher._count = matcher._top - len(matcher._free)
         if not state["identity"]:
             used = np.flatnonzero(matcher._ids >= 0).tolist()
             matcher._slots = {int(matcher._ids[slot]): slot for slot in used}
         return matcher
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the garbage collector: it would look for cycles, of which there are none, through every filter just made."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _whole(id: object) -> int:

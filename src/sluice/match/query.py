@@ -253,11 +253,11 @@ def _is_sharp(kind: Kind, part: Ordered) -> bool:
 
 
 def _symbols(side: Constraint, points: tuple[Scalar, ...] | None, fields: Fields) -> list[int]:
-    """The numbers of the mentioned strings that a side holds."""
+    """The numbers of the mentioned strings that a side holds or may come to hold."""
     if points is None:
-        return [number for text, number in fields.symbols.items() if side.matches(text)]
+        return [number for text, number in fields.symbols.items() if side.matches_ever(text)]
     known = (point for point in points if point in fields.symbols)
-    return [fields.symbols[point] for point in known if side.matches(point)]  # type: ignore[index]
+    return [fields.symbols[point] for point in known if side.matches_ever(point)]  # type: ignore[index]
 
 
 def _mask(points: tuple[Scalar, ...] | None, entry: NameFields, fields: Fields) -> int:

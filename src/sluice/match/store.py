@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sluice.errors import MatcherError
+from sluice.match.clause import Clause
 from sluice.match.fields import FieldsState, Number
 from sluice.match.kernels import layout
 
@@ -45,6 +46,7 @@ class State(TypedDict):
     free_entries: list[Number]
     entries: list[tuple[Number, list[Number]]]
     confirm: list[Number]
+    typed: NotRequired[list[tuple[Number, list[Clause]]]]
     identity: bool
 
 
@@ -148,9 +150,9 @@ def _check(arrays: dict[str, npt.NDArray[Any]], state: State) -> None:
     owners = np.concatenate([alone, np.repeat(listed, _numbers(map(len, entries)))])
     if (owner[np.concatenate([alone, _numbers(chain.from_iterable(entries))])] != owners).any():
         raise ValueError("its entries belong to other subscriptions")
-    if (ids[_numbers(chain(state["confirm"], listed.tolist()))] < 0).any() or max(
-        state["free_entries"], default=-1
-    ) >= len(owner):
+    if (
+        ids[_numbers(chain(state["confirm"], listed.tolist(), (slot for slot, _ in state.get("typed", ()))))] < 0
+    ).any() or max(state["free_entries"], default=-1) >= len(owner):
         raise ValueError("it names subscriptions or entries that it does not have")
     if state["identity"] and (ids[used] != used).any():
         raise ValueError("its ids are other ones than it says")
