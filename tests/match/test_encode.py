@@ -15,6 +15,7 @@ import pytest
 
 import sluice
 from sluice.match import naive
+from sluice.model.notification import from_arrow
 from tests.generate import TIMES, Generator, around, batch_of, literal
 
 INTEGERS = [
@@ -224,6 +225,50 @@ def test_finer_than_a_microsecond(matcher: sluice.Matcher) -> None:
     at = [TIMES[0], TIMES[0], *(TIMES[0] - timedelta(microseconds=n) for n in (1, 1, 2))]
     batch = pa.RecordBatch.from_arrays([column], ["v"])
     assert rows_of(matcher.match_batch(batch)) == rows_of(matcher.match_batch([{"v": moment} for moment in at]))
+
+
+FAR = {
+    "s": pa.array([0, 2**60], pa.timestamp("s")),
+    "ms": pa.array([0, -(2**60)], pa.timestamp("ms", "UTC")),
+    "us": pa.array([0, 2**60], pa.timestamp("us")),
+    "the first microsecond of the year 10000": pa.array([253_402_300_800 * 10**6], pa.timestamp("us")),
+    "the last of the year 0": pa.array([-62_135_596_800 * 10**6 - 1], pa.timestamp("us")),
+    "date32": pa.array([2**30], pa.int32()).cast(pa.date32()),
+    "date64": pa.array([2**60]).view(pa.date64()),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize("text", ["v > TIMESTAMP '2020-01-01 00:00:00'", "v IS NOT NULL"])
+def test_moments_that_python_does_not_have(name: str, text: str) -> None:
+    """They are refused as in a record, not answered by what is left of them in 64 bits."""
+    batch = pa.RecordBatch.from_arrays([FAR[name]], ["v"])
+    with pytest.raises(sluice.NotificationError) as record:
+        list(from_arrow(batch))
+    found = sluice.Matcher()
+    found.add(text)
+    with pytest.raises(sluice.NotificationError) as column:
+        found.match_batch(batch)
+    assert str(column.value) == str(record.value)
+    assert rows_of(found.match_batch(batch.slice(0, 0))) == []
+    hidden = pa.RecordBatch.from_pydict({"v": pa.nulls(len(batch), FAR[name].type), "other": FAR[name]})
+    assert rows_of(found.match_batch(hidden)) == [[]] * len(batch), "nobody asks for the column"
+
+
+def test_the_first_and_the_last_moment(matcher: sluice.Matcher) -> None:
+    ends = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+    whole = [end.replace(microsecond=0) for end in ends]
+    days = [midnight(end) for end in ends]
+    for kind, moments in ((pa.timestamp("us"), ends), (pa.timestamp("s"), whole), (pa.date32(), days), (pa.date64(), days)):
+        batch = pa.RecordBatch.from_arrays([pa.array(moments, kind)], ["v"])
+        assert rows_of(matcher.match_batch(batch)) == rows_of(matcher.match_batch([{"v": each} for each in moments]))
+
+
+def test_a_date_has_no_time_of_day(matcher: sluice.Matcher) -> None:
+    """Some writers leave one in a date64."""
+    batch = pa.RecordBatch.from_arrays([pa.array([1, -1, 86_400_001]).view(pa.date64())], ["v"])
+    days = [midnight(date(1970, 1, 1)), midnight(date(1969, 12, 31)), midnight(date(1970, 1, 2))]
+    assert rows_of(matcher.match_batch(batch)) == rows_of(matcher.match_batch([{"v": day} for day in days]))
 
 
 def test_zones_are_moments(matcher: sluice.Matcher) -> None:

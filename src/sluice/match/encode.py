@@ -8,6 +8,7 @@ its `upper` and `lower` keys then differ, and its matches must be confirmed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ Below = tuple[int, int, int]
 COLUMNS_FROM_RECORDS, COLUMNS_UP_TO_NAMES = 16, 16
 #: Python values that Arrow holds as they are, as long as a column has one kind of them.
 _ARROW_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+#: The first and the last moment that Python's datetime has, and what the ticks of Arrow's columns stand for, in microseconds.
+_FIRST, _LAST = (time_key(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
+_TICKS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 class Rows(NamedTuple):
@@ -162,8 +166,8 @@ class _ColumnWriter:
             self._numbers(entry, column)
         elif pa.types.is_boolean(kind):
             self._kinds(entry, column, np.asarray(column.fill_null(False)).astype(np.int64) + FALSE_CODE)
-        elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            self._times(entry, column)
+        elif (pa.types.is_timestamp(kind) or pa.types.is_date(kind)) and (micros := _micros(column)) is not None:
+            self._times(entry, column, micros)
         else:
             self._values(name, entry, column)
 
@@ -240,12 +244,11 @@ class _ColumnWriter:
         rows = (self.upper.__array_interface__["data"][0], field, self.upper.shape[1])
         return kernel(values.address, *where, *tables, *rows)
 
-    def _times(self, entry: NameFields, column: pa.Array) -> None:
+    def _times(self, entry: NameFields, column: pa.Array, micros: Words) -> None:
         self._kinds(entry, column, KIND_CODES[Kind.TIMESTAMP])
         if entry.time:
-            micros = column.cast(pa.timestamp("us"), safe=False) if pa.types.is_date(column.type) else _micros(column)
             valid = None if column.null_count == 0 else _valid(column)
-            self._put(entry.time, valid, np.asarray(micros.fill_null(0)))
+            self._put(entry.time, valid, micros)
 
     def _values(self, name: str, entry: NameFields, column: pa.Array) -> None:
         """Any other type, value by value, as a Python record would be read."""
@@ -260,14 +263,21 @@ class _ColumnWriter:
             self.below.append((row, entry.number, key))
 
 
-def _micros(column: pa.Array) -> pa.Array:
-    """Timestamps of any unit and zone as whole microseconds, finer digits cut off towards the past."""
-    plain = column.cast(pa.int64())
-    if column.type.unit == "ns":
-        values = np.floor_divide(np.asarray(plain.fill_null(0)), 1000)
-    else:
-        values = np.asarray(plain.fill_null(0)) * {"s": 1_000_000, "ms": 1_000, "us": 1}[column.type.unit]
-    return pa.array(values)
+def _micros(column: pa.Array) -> Words | None:
+    """Dates, and timestamps of any unit and zone, as whole microseconds, finer digits cut off towards the past.
+
+    None if one of them lies outside the years that Python's datetime has: such a column is read value by value, which says so.
+    """
+    kind = column.type
+    ticks = np.asarray(column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0)).astype(np.int64)
+    if pa.types.is_date64(kind):
+        ticks = np.floor_divide(ticks, _TICKS["day"] // _TICKS["ms"])  # some writers leave a time of day in it
+    elif not pa.types.is_date(kind) and kind.unit == "ns":
+        return np.floor_divide(ticks, 1_000)
+    step = _TICKS["day" if pa.types.is_date(kind) else kind.unit]
+    if len(ticks) and not (ticks.min() >= _FIRST // step and ticks.max() <= _LAST // step):
+        return None
+    return ticks * step
 
 
 def _is_string(kind: pa.DataType) -> bool:
