@@ -155,12 +155,12 @@ def _match_batch(matcher: Matcher, batch: Batch, source: Source) -> tuple[Any, A
 
 def _first_unreadable(matcher: Matcher, batch: Batch, source: Source) -> SluiceError | None:
     """The error of the first record that the matcher does not take, with the place where it stands."""
-    records = batch.records if isinstance(batch.records, list) else batch.records.to_pylist()
-    for index, record in zip(batch.indexes, records, strict=True):
+    records = batch.records
+    for row, index in enumerate(batch.indexes):
         try:
-            matcher.match(record)
+            matcher.match_batch(records[row : row + 1] if isinstance(records, list) else records.slice(row, 1))
         except SluiceError as error:
-            return source.error(index + 1, str(error))
+            return source.error(index + 1, str(error).removeprefix("row 0: "))
     return None
 
 

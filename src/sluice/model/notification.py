@@ -264,6 +264,9 @@ def _from_decimal(value: Decimal, path: str) -> int | float:
 
 def _from_numpy(value: np.generic[Any], path: str) -> Any:
     if isinstance(value, np.datetime64):
+        # By the year, because what is too far for microseconds wraps around, and what is too far for a datetime is a number.
+        if not np.isnat(value) and not 1 <= value.astype("datetime64[Y]").astype(int) + 1970 <= 9999:
+            raise NotificationError(f"{_at(path)} is {value!r}, which is outside the years 1 to 9999 in UTC")
         return value.astype("datetime64[us]").item()
     if isinstance(value, np.floating):
         return float(value)
