@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +18,11 @@ import pytest
 
 import sluice
 from sluice.match import naive
+from sluice.match.counting import Counting
+from sluice.model.constraint import Atom
 from sluice.model.notification import from_arrow
+from sluice.model.ordered import Ordered
+from sluice.model.values import Value, name_sql
 from tests.generate import TIMES, Generator, around, batch_of, literal
 
 INTEGERS = [
@@ -138,6 +145,29 @@ COLUMNS: dict[str, tuple[pa.Array, list[Any]]] = {
     ),
     "run_end_encoded": (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([5, 1])), [5, 5, 1]),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sees(Atom):
+    """Any value, and the index is told nothing of it."""
+
+    def matches(self, value: Value) -> bool:
+        return value is not None
+
+    def applies(self, value: Value) -> bool:
+        return value is not None
+
+    def implied(self, name: str) -> dict[str, Ordered]:
+        return {}
+
+    def covers_same(self, other: Sees) -> bool:
+        return True
+
+    def overlaps_same(self, other: Sees) -> bool:
+        return True
+
+    def to_sql(self, name: str) -> str:
+        return f"sees({name_sql(name)})"
 
 
 def filters() -> list[str]:
@@ -315,6 +345,64 @@ def test_a_name_with_a_dot_is_a_column() -> None:
     id = found.add("o.p = 5")
     assert rows_of(found.match_batch(pa.RecordBatch.from_pydict({"o.p": [5, 6, None]}))) == [[id], [], []]
     assert rows_of(found.match_batch(pa.RecordBatch.from_pydict({"o": [{"p": 5}, None, {"p": 1}]}))) == [[id], [], []]
+
+
+CLASHES = {
+    "two columns are named 'a'": pa.RecordBatch.from_arrays([pa.array([0]), pa.array([5])], ["a", "a"]),
+    "two columns are named 'z'": pa.RecordBatch.from_arrays([pa.array([0])] * 3, ["a", "z", "z"]),
+    "'o.x' is there twice": pa.RecordBatch.from_pydict({"o": [{"x": 5, "y": 1}], "o.x": [0]}),
+    "'o.p' is there twice": pa.RecordBatch.from_pydict({"o.p": [{"x": 5}], "o": [{"p": {"x": 5}}]}),
+    "'s.x' is there twice": pa.RecordBatch.from_arrays(
+        [pa.StructArray.from_arrays([pa.array([5]), pa.array([0])], ["x", "x"])], ["s"]
+    ),
+}
+
+
+@pytest.mark.parametrize("said", CLASHES)
+@pytest.mark.parametrize("text", ["o.x > 1", "o.x > 1 AND o.y = 9", "a > 1", "a * a > 1", "other = 1", "o.x * 2 <=> 1"])
+def test_names_that_clash_are_an_error_whoever_asks(said: str, text: str) -> None:
+    batch = CLASHES[said]
+    found = sluice.Matcher()
+    found.add(text)
+    for read in (found.match_batch, lambda batch: list(from_arrow(batch)), Counting(found).add):
+        with pytest.raises(sluice.NotificationError, match=said):
+            read(batch)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "text", ["a > 1", "a * b > 1", "NOT a * b <=> 1", "a * b IS NOT NULL", "m.k = 1", "a = 9007199254740993", "sees(a)", "sees(o)"]
+)
+def test_columns_that_nobody_asks_for_are_not_read_for_anything(text: str, tmp_path: Path) -> None:
+    """Neither to confirm a match, nor for the keys of a map, nor for a number that no double equals."""
+    sluice.register("sees", Sees)
+    big = 2**53 + 1
+    record = {"a": big, "b": 1, "o": {"p": {"q": 1}}, "m": {"k": 1}}
+    columns = {"a": pa.array([big]), "b": pa.array([1]), "o": pa.array([{"p": {"q": 1}}])}
+    columns["m"] = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    batch = pa.RecordBatch.from_pydict({**columns, "other": pa.array([1], pa.time64("us"))})
+    found = sluice.Matcher()
+    found.load([(0, text), (1, "o.p.q = 1")])
+    assert rows_of(found.match_batch(batch)) == rows_of(found.match_batch([record])) == [[0, 1]]
+    found.save(tmp_path / "saved")
+    assert rows_of(sluice.Matcher.open(tmp_path / "saved").match_batch(batch)) == [[0, 1]]
+    found.add("other IS NOT NULL")
+    with pytest.raises(sluice.NotificationError, match="'other' is of type time"):
+        found.match_batch(batch)
+
+
+def test_an_older_file_does_not_say_which_columns_matter(tmp_path: Path) -> None:
+    found = sluice.Matcher()
+    found.add("a * b <=> 6")
+    found.save(tmp_path)
+    state = json.loads((tmp_path / "state.json").read_text())
+    del state["fields"]["columns"]
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    older = sluice.Matcher.open(tmp_path)
+    older.add("c > 1")
+    assert rows_of(older.match_batch(pa.RecordBatch.from_pydict({"a": [2], "b": [3]}))) == [[0]]
+    older.save(tmp_path / "again")
+    again = sluice.Matcher.open(tmp_path / "again")
+    assert rows_of(again.match_batch(pa.RecordBatch.from_pydict({"a": [2], "b": [3]}))) == [[0]]
 
 
 def test_what_cannot_be_read_is_an_error_of_ours() -> None:

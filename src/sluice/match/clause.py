@@ -15,6 +15,7 @@ from math import prod
 from sluice.match.fields import ALL_BITS, FALSE_CODE, KIND_CODES, OTHER_BIT, TRUE_CODE, Axis, Fields
 from sluice.match.kernels.layout import MASK, RANGE
 from sluice.match.keys import ends
+from sluice.model.expression import names
 from sluice.model.filter import Filter
 from sluice.model.ordered import Ordered
 from sluice.model.values import Kind
@@ -65,10 +66,14 @@ def clauses(box: Filter, fields: Fields) -> list[Clause]:
             sides[name] = sides[name].intersection(constraint) if name in sides else constraint
         else:
             confirm = True
+            fields.mention(name)
             for implied, side in constraint.implied(name).items():
                 if implied != name or side != constraint.hull():
                     fields.implied[implied] = None
                 sides[implied] = sides[implied].intersection(side) if implied in sides else side
+    for residual in box.residuals:
+        for name in names(residual.predicate):
+            fields.mention(name)
     whole = Clause(confirm=confirm)
     parts: list[list[Clause]] = []
     for name, side in sides.items():

@@ -20,7 +20,7 @@ from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fie
 from sluice.match.kernels.columns import put_coded, put_doubles, put_integers
 from sluice.match.kernels.layout import MISSING
 from sluice.match.keys import EXACT, around, double_key, text_key, time_key, utf8
-from sluice.model.notification import Notifications, attributes, from_arrow
+from sluice.model.notification import Notifications, attributes, check_names, from_arrow
 from sluice.model.values import Kind, Value, kind_of
 
 Words = npt.NDArray[np.int64]
@@ -36,7 +36,10 @@ _TICKS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 class Rows(NamedTuple):
-    """Keys of records, one row each; `lower` is `upper` itself unless some row is inexact. `record` gives a row in full."""
+    """Keys of records, one row each; `lower` is `upper` itself unless some row is inexact.
+
+    `record` gives all of a row that some filter looks at.
+    """
 
     upper: Words
     lower: Words
@@ -118,6 +121,8 @@ def string_bit(entry: NameFields, number: int | None) -> int:
 
 
 def _encode_arrow(batch: pa.RecordBatch, fields: Fields) -> Rows:
+    check_names(batch.schema)
+    batch = _asked(batch, fields)
     columns = _columns(batch, fields)
     maps = tuple(f"{name}." for name, column in columns.items() if pa.types.is_map(column.type))
     if maps and any(name.startswith(maps) for name in fields.by_name):
@@ -128,6 +133,13 @@ def _encode_arrow(batch: pa.RecordBatch, fields: Fields) -> Rows:
         if column is not None:
             writer.write(name, entry, column)
     return _rows(writer.upper, writer.below, lambda row: next(from_arrow(batch.slice(row, 1))))
+
+
+def _asked(batch: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
+    """The columns that some filter looks at: nobody pays for the others, and nobody minds what is in them."""
+    names = batch.schema.names
+    wanted = names if fields.columns is None else [name for name in names if name in fields.columns]
+    return batch if len(wanted) == len(names) else batch.select(wanted)
 
 
 def _columns(batch: pa.RecordBatch, fields: Fields) -> dict[str, pa.Array]:

@@ -89,17 +89,26 @@ class Fields:
         self.symbols: dict[str, int] = {}
         #: Attributes on which a clause may test more than the algebra compares: what a constraint implies beyond its hull.
         self.implied: dict[str, None] = {}
+        #: Attributes that filters look at, and the records around them (`a.b` and `a` for `a.b.c`); None where any may be.
+        self.columns: dict[str, None] | None = {}
         self._uses: dict[int, int] = {}
         self._free_symbols: list[int] = []
 
     def __len__(self) -> int:
         return len(self.list)
 
+    def mention(self, name: str) -> None:
+        """Some filter looks at this attribute."""
+        while self.columns is not None and name not in self.columns:
+            self.columns[name] = None
+            name = name.rpartition(".")[0]
+
     def number(self, name: str, axis: Axis) -> int:
         """The number of a field, made if it is new."""
         entry = self.by_name.get(name)
         if entry is None:
             entry = self.by_name[name] = NameFields()
+            self.mention(name)
         field = entry.fields[axis]
         if field == 0:
             field = entry.fields[axis] = len(self.list)
@@ -159,6 +168,7 @@ class Fields:
             "uses": list(self._uses.items()),
             "free_symbols": self._free_symbols,
             "implied": list(self.implied),
+            "columns": None if self.columns is None else list(self.columns),
             "bits": [
                 [name, list(entry.bits.items()), entry.free_bits] for name, entry in self.by_name.items() if entry.bits
             ],
@@ -174,6 +184,8 @@ class Fields:
         fields._uses = dict(data["uses"])
         fields._free_symbols = list(data["free_symbols"])
         fields.implied = dict.fromkeys(data.get("implied", fields.by_name))  # not told: any of them may be
+        columns = data.get("columns")
+        fields.columns = None if columns is None else dict.fromkeys(columns)
         for name, bits, free in data["bits"]:
             entry = fields.by_name[name]
             entry.bits, entry.free_bits = dict(bits), list(free)

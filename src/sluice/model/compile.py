@@ -7,7 +7,6 @@ expression is a disjunction of conjunctive filters). What fits no box becomes a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, assert_never, cast
@@ -17,14 +16,13 @@ from sluice.limits import MAX_FILTERS
 from sluice.model import ordered, registry
 from sluice.model.constraint import Atom, Constraint, Negation, all_of
 from sluice.model.elements import Elements
-from sluice.model.expression import bind, evaluate
+from sluice.model.expression import bind, evaluate, names
 from sluice.model.filter import Filter, Residual
 from sluice.model.ordered import ABSENT, EXISTS, Ordered
 from sluice.model.pattern import like, substring, suffix
 from sluice.model.predicate import (
     Among,
     And,
-    Arithmetic,
     AtomTest,
     Attribute,
     Comparison,
@@ -34,7 +32,6 @@ from sluice.model.predicate import (
     Expression,
     IsNull,
     Like,
-    Minus,
     Not,
     Or,
     Parameter,
@@ -251,23 +248,12 @@ def _residual(node: Predicate, wanted: bool, constants: Constants) -> list[Box]:
     """A box that holds only what a comparison needs to be other than NULL, and the comparison as its residual."""
     sides: dict[str, Constraint] = {}
     if isinstance(node, Comparison) and node.op != "<=>":
-        sides = dict.fromkeys((*_names(node.left), *_names(node.right)), EXISTS)
+        sides = dict.fromkeys((*names(node.left), *names(node.right)), EXISTS)
     return [(sides, (Residual(bind(node, constants), wanted),))]
 
 
-def _names(node: Expression) -> Iterator[str]:
-    match node:
-        case Attribute(name):
-            yield name
-        case Arithmetic(_, left, right):
-            yield from _names(left)
-            yield from _names(right)
-        case Minus(operand):
-            yield from _names(operand)
-
-
 def _is_constant(node: Expression) -> bool:
-    return isinstance(node, Parameter | Constant) or next(_names(node), None) is None
+    return isinstance(node, Parameter | Constant) or next(names(node), None) is None
 
 
 def _constant(node: Expression, constants: Constants) -> Any:

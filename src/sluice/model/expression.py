@@ -7,7 +7,7 @@ mode off: what cannot be computed or compared is NULL, and nothing ever raises (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Context, Decimal
 from functools import lru_cache
@@ -302,6 +302,31 @@ def substitute(node: Predicate | Expression, parameter: Callable[[int], Expressi
         case AtomTest(function, attribute, arguments):
             return AtomTest(function, attribute, tuple(substitute(item, parameter) for item in arguments))
     assert_never(node)
+
+
+def names(node: Predicate | Expression) -> Iterator[str]:
+    """The attributes that a predicate or an expression looks at.
+
+    >>> list(names(Comparison("<=>", Attribute("a"), Minus(Attribute("b.c")))))
+    ['a', 'b.c']
+    """
+    match node:
+        case Attribute(name):
+            yield name
+        case Constant() | Parameter():
+            return
+        case Arithmetic(_, left, right) | Comparison(_, left, right):
+            yield from names(left)
+            yield from names(right)
+        case And(items) | Or(items):
+            for item in items:
+                yield from names(item)
+        case Not(item):
+            yield from names(item)
+        case Minus() | Truth() | IsNull() | Among() | Like() | StringTest() | ElementTest() | AtomTest():
+            yield from names(node.operand)  # beside it there are literals, and the elements' own fields
+        case _:
+            assert_never(node)
 
 
 def to_sql(node: Predicate | Expression) -> str:

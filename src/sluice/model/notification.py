@@ -94,10 +94,8 @@ def from_arrow(batch: Any) -> Iterator[dict[str, Value]]:
     >>> list(from_arrow(pa.RecordBatch.from_pydict({"id": [1, 2], "price": [45.5, None]})))
     [{'id': 1, 'price': 45.5}, {'id': 2}]
     """
+    check_names(batch.schema)
     names = batch.schema.names
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise NotificationError(f"two columns are named {name!r}; rename one of them")
     columns = []
     for name, column in zip(names, batch.columns, strict=True):
         try:
@@ -105,6 +103,30 @@ def from_arrow(batch: Any) -> Iterator[dict[str, Value]]:
         except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
             raise NotificationError(f"column {name!r} of type {column.type} cannot be read: {error}") from error
     return _arrow_rows(names, columns, batch.num_rows)
+
+
+def check_names(schema: Any) -> None:
+    """Raises if two columns of an Arrow schema have one name, or if `a.b` is both a column and a field of the struct `a`.
+
+    The schema alone decides, so that what a batch means depends neither on its values nor on what is asked.
+    """
+    from pyarrow import types as arrow
+
+    names = schema.names
+    seen = set(names)
+    if len(seen) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise NotificationError(f"two columns are named {twice!r}; rename one of them")
+    structs = [(name, kind) for name, kind in zip(names, schema.types, strict=True) if arrow.is_struct(kind)]
+    while structs:
+        name, kind = structs.pop()
+        for field in kind:
+            inner = f"{name}.{field.name}"
+            if inner in seen:
+                raise NotificationError(f"{inner!r} is there twice, at least once as a field of a struct: rename one")
+            seen.add(inner)
+            if arrow.is_struct(field.type):
+                structs.append((inner, field.type))
 
 
 def _arrow_rows(names: list[str], columns: list[list[Any]], count: int) -> Iterator[dict[str, Value]]:
