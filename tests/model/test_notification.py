@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import json
 import math
 import uuid
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,13 @@ class MoreSlotted(Slotted):
         self.c = 3
 
 
+@dataclass
+class Command:
+    speed: int
+
+    def __call__(self) -> None: ...
+
+
 Pair = collections.namedtuple("Pair", "x y")
 
 
@@ -116,7 +124,7 @@ def test_values_become_plain_values(published: object, value: object) -> None:
     assert type(found["x"]) is type(value)
 
 
-@pytest.mark.parametrize("nothing", [None, np.datetime64("NaT"), pd.NaT])
+@pytest.mark.parametrize("nothing", [None, np.datetime64("NaT"), pd.NaT, pd.NA])
 def test_nothing_is_a_missing_attribute(nothing: object) -> None:
     assert attributes({"x": nothing, "y": {"z": nothing}}) == {"y": {}}
 
@@ -146,6 +154,15 @@ def test_objects_have_a_class() -> None:
     assert attributes(Plain()) == {"shown": 1, "class": "Plain"}
     assert attributes(MoreSlotted()) == {"a": 1, "c": 3, "class": "MoreSlotted"}
     assert attributes(Pair(1, None)) == {"x": 1, "class": "Pair"}
+    assert attributes(SimpleNamespace(a=1)) == {"a": 1, "class": "SimpleNamespace"}
+    assert attributes(Command(5)) == {"speed": 5, "class": "Command"}
+    assert attributes({"todo": Command(5)})["todo.speed"] == 5
+
+
+def test_a_row_of_a_data_frame_is_read_by_its_labels() -> None:
+    frame = pd.DataFrame({"price": [45.5], "symbol": ["IBM"], "at": [pd.NaT], "size": pd.array([None], "Int64")})
+    (_, row) = next(frame.iterrows())
+    assert attributes(row) == attributes({"quote": row})["quote"] == {"price": 45.5, "symbol": "IBM"}
 
 
 def test_any_mapping_is_a_record_without_a_class() -> None:
@@ -184,6 +201,13 @@ def shared(levels: int) -> Any:
         (None, "a notification is a record"),
         ([{"a": 1}], "a notification is a record"),
         ("text", "a notification is a record"),
+        (object(), "not of type object: publish a dictionary, a dataclass or an object with attributes"),
+        (functools.partial(print), "not of type partial: publish a dictionary"),
+        (np.timedelta64(1, "s"), "not of type timedelta: publish a dictionary"),
+        (pd.DataFrame({"a": [1]}), "not of type DataFrame: publish a dictionary"),
+        (pd.Series([1]), "the key 0"),
+        ({"f": functools.partial(print)}, "'f' is of type partial"),
+        ({"d": pd.Timedelta(1)}, "'d' is of type Timedelta"),
         ({1: 2}, "the key 1"),
         ({"a": [{"b": {None: 1}}]}, "'a[0].b' has the key None"),
         ({"a": {"b": 1j}}, "'a.b' is of type complex"),

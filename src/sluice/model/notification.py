@@ -41,9 +41,7 @@ def attributes(record: object) -> dict[str, Value]:
         return record
     found = _Reader().read(record, "", 0)
     if type(found) is not dict:
-        raise NotificationError(
-            f"a notification is a record, not {_a(record)}: publish a dictionary, a dataclass or a plain object"
-        )
+        raise _no_record(record)
     return found
 
 
@@ -177,8 +175,8 @@ class _Reader:
                 return datetime(value.year, value.month, value.day, tzinfo=UTC)
             case Decimal():
                 return _from_decimal(value, path)
-            case np.generic():
-                return self.read(_from_numpy(value, path), path, depth)
+            case np.generic() if (plain := _from_numpy(value, path)) is not value:
+                return self.read(plain, path, depth)
             case np.ndarray():
                 return self.read(value[()] if value.ndim == 0 else list(value), path, depth)
             case Mapping():
@@ -189,10 +187,17 @@ class _Reader:
                 return self.object(value, zip(value._fields, value, strict=True), path, depth)
             case Sequence() if not isinstance(value, range):
                 return self.multi(value, path, depth)
-        if _is_uuid(value):
-            return str(value)
+        match _full_name(value):
+            case "uuid.UUID":
+                return str(value)
+            case "pandas._libs.missing.NAType":
+                return None
+            case "pandas.core.series.Series" | "pandas.Series":
+                return self.record(value.items(), path, depth)
         if _is_plain_object(value):
             return self.object(value, _public_attributes(value), path, depth)
+        if depth == 0:
+            raise _no_record(value)
         raise NotificationError(
             f"{_at(path)} is {_a(value)}, which no filter can test: publish a number, string, datetime, list or dict"
         )
@@ -294,14 +299,12 @@ def _from_numpy(value: np.generic[Any], path: str) -> Any:
         return float(value)
     if isinstance(value, np.integer | np.bool):
         return value.item()
-    raise NotificationError(
-        f"{_at(path)} is {_a(value)}, which no filter can test: publish a number, a string or a datetime"
-    )
+    return value
 
 
-def _is_uuid(value: object) -> bool:
-    # By name, because the module uuid brings in the clock and the network address of the machine.
-    return (type(value).__module__, type(value).__name__) == ("uuid", "UUID")
+def _full_name(value: object) -> str:
+    # Some types are told by name: the module uuid brings in the clock and the network address of the machine, pandas a lot.
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 #: Set in the type flags of classes that are written in Python (or built like those).
@@ -310,8 +313,14 @@ _HEAP_TYPE = 1 << 9
 
 def _is_plain_object(value: object) -> bool:
     """Whether this is an instance of a class somebody wrote, and not a function, a module, an iterator and the like."""
-    unfit = (type, python_types.ModuleType, BaseException, Iterator)
-    return bool(type(value).__flags__ & _HEAP_TYPE) and not callable(value) and not isinstance(value, unfit)
+    kind = type(value)
+    if kind is python_types.SimpleNamespace:
+        return True
+    unfit = (type, python_types.ModuleType, BaseException, Iterator, np.generic)
+    if not kind.__flags__ & _HEAP_TYPE or isinstance(value, unfit) or kind.__module__.partition(".")[0] == "pandas":
+        return False
+    # A class may give its instances a `__call__`; partial and other functions in disguise have theirs from C.
+    return not callable(value) or isinstance(kind.__call__, python_types.FunctionType)
 
 
 def _public_attributes(value: object) -> Iterator[tuple[str, Any]]:
@@ -376,6 +385,12 @@ def _is_arrow_list(kind: Any) -> bool:
 
 def _moment(ticks: int, per_second: int) -> datetime:
     return _EPOCH + timedelta(microseconds=ticks * 1_000_000 // per_second)
+
+
+def _no_record(value: object) -> NotificationError:
+    return NotificationError(
+        f"a notification is a record, not {_a(value)}: publish a dictionary, a dataclass or an object with attributes"
+    )
 
 
 def _too_deep(path: str) -> NotificationError:
