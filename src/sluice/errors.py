@@ -29,7 +29,19 @@ class ParseError(SluiceError):
 
 
 class LimitError(SluiceError):
-    """A filter or a record that is legal but larger than a stated limit."""
+    """A filter or a record that is legal but larger than a stated limit.
+
+    Where a text is too large, it has `text` and the `position` from which on it is, as a `ParseError` has; else they are None.
+
+    >>> LimitError("nested too deeply", "((((a))))", 3).position, LimitError("too many subscriptions").position
+    (3, None)
+    """
+
+    def __init__(self, problem: str, text: str | None = None, position: int | None = None) -> None:
+        self.problem = problem
+        self.text = text
+        self.position = position
+        super().__init__(problem if text is None or position is None else f"{problem}\n{_excerpt(text, position)}")
 
 
 class NotificationError(SluiceError):

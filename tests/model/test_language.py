@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlglot.dialects.spark import Spark
 
-import sluice  # noqa: F401  (registers instanceof and xpath_boolean)
+import sluice
 from sluice.errors import LimitError, ParseError, SluiceError
 from sluice.limits import MAX_DEPTH, MAX_SHAPES, MAX_TEXT
 from sluice.model import shapes
@@ -201,6 +202,27 @@ def test_limits_are_named() -> None:
             parse_shape(text)
     with pytest.raises(LimitError, match=str(MAX_TEXT)):
         parse_predicate("a" * (MAX_TEXT + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("b = 1 AND " + "(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH, 9 + MAX_DEPTH),
+        ("b = 1 AND " + "NOT " * MAX_DEPTH + "a", 10 + 4 * (MAX_DEPTH - 1)),
+        ("b = 1 AND " + "a + " * MAX_DEPTH + "a + a > 1", 10),
+        ("b = 1 AND " + " AND ".join(f"(c{i} = 1 OR d{i} = 2)" for i in range(9)), 0),
+        (" OR ".join(f"c{i} = 1" for i in range(300)), 0),
+        ("a" * (MAX_TEXT + 1), MAX_TEXT),
+    ],
+    ids=("brackets", "NOT", "sum", "product", "boxes", "length"),
+)
+def test_a_limit_has_its_place_in_the_text(text: str, position: int) -> None:
+    with pytest.raises(LimitError) as caught:
+        sluice.parse(text)
+    error = caught.value
+    assert (error.text, error.position) == (text, position)
+    assert str(error).startswith(f"{error.problem}\n  ") and str(error).endswith("^")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_nesting_does_not_lean_on_the_callers_stack() -> None:

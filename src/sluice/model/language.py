@@ -110,7 +110,9 @@ class Reader(Calls):
         if len(self.text) > MAX_TEXT:
             raise LimitError(
                 f"the filter has {len(self.text)} characters, more than the limit of {MAX_TEXT}: "
-                "split it into several subscriptions"
+                "split it into several subscriptions",
+                self.text,
+                MAX_TEXT,
             )
         try:
             self._tokens = _Tokenizer(dialect=DIALECT).tokenize(self.text)
@@ -119,7 +121,7 @@ class Reader(Calls):
             raise
         except RecursionError:
             raise LimitError(
-                "the filter is nested too deeply for the stack; write it with fewer brackets and NOTs"
+                "the filter is nested too deeply for the stack; write it with fewer brackets and NOTs", self.text, 0
             ) from None
         except SqlglotError:
             raise self._unreadable() from None
@@ -140,7 +142,9 @@ class Reader(Calls):
             prefixes = prefixes + 1 if is_prefix else 0
             if len(self._frames) + prefixes > MAX_DEPTH:
                 raise LimitError(
-                    f"the filter is nested deeper than {MAX_DEPTH} levels; write it with fewer brackets and NOTs"
+                    f"the filter is nested deeper than {MAX_DEPTH} levels; write it with fewer brackets and NOTs",
+                    self.text,
+                    token.start,
                 )
         if len(self._frames) > 1:
             raise self._error("this bracket is never closed", self._frames[-1].position)

@@ -70,9 +70,16 @@ class Operators:
 
     def _error(self, problem: str, where: int | exp.Expr) -> ParseError:
         """An error at an offset, or where the leftmost operand of a tree begins."""
+        return ParseError(problem, self.text, self._place(where))
+
+    def _too_long(self, where: exp.Expr) -> LimitError:
+        problem = f"an expression of more than {MAX_DEPTH} operations in a row; work a part of it out beforehand"
+        return LimitError(problem, self.text, self._place(where))
+
+    def _place(self, where: int | exp.Expr) -> int:
         if isinstance(where, exp.Expr):
             where = min((self._nodes[index][1] for index in _operands(where)), default=0)
-        return ParseError(problem, self.text, min(where, len(self.text)))
+        return min(where, len(self.text))
 
     def _decoded(self, node: Expression, decoder: Decoder, where: int | exp.Expr) -> Expression:
         """A literal whose value is `decoder` of what it was."""
@@ -196,7 +203,7 @@ class Operators:
             chain.append((op, tree.expression))
             tree = tree.this
         if len(chain) > MAX_DEPTH:
-            raise _too_long()
+            raise self._too_long(tree)
         if isinstance(tree, exp.Neg):
             inner = self._operand(tree.this)
             node: Any = self._minus(inner, tree)
@@ -212,7 +219,7 @@ class Operators:
         for op, right in reversed(chain):
             left = Arithmetic(cast(Any, op), left, self._operand(right))
         if _depth(left) > MAX_DEPTH:
-            raise _too_long()
+            raise self._too_long(tree)
         return left
 
     def _minus(self, node: Expression, where: exp.Expr) -> Expression:
@@ -222,7 +229,7 @@ class Operators:
             if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
                 return self._decoded(node, negative, where)
         if _depth(node) >= MAX_DEPTH:
-            raise _too_long()
+            raise self._too_long(where)
         return Minus(node)
 
     def _operand(self, tree: exp.Expr) -> Expression:
@@ -259,10 +266,6 @@ class Operators:
 
 def _operands(tree: exp.Expr) -> list[int]:
     return [int(found.name) for found in tree.find_all(exp.Literal)]
-
-
-def _too_long() -> LimitError:
-    return LimitError(f"an expression of more than {MAX_DEPTH} operations in a row; work a part of it out beforehand")
 
 
 def _depth(node: Expression) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sluice.errors import LimitError
 from sluice.model.compile import compile_filters
 from sluice.model.shapes import parse_shape
 from sluice.model.subscription import Subscription
@@ -17,4 +18,7 @@ def parse(text: str) -> Subscription:
     False
     """
     predicate, constants = parse_shape(text)
-    return Subscription(compile_filters(predicate, constants))
+    try:
+        return Subscription(compile_filters(predicate, constants))
+    except LimitError as error:
+        raise LimitError(error.problem, text, 0) from None  # all of the text together is too large
