@@ -105,6 +105,13 @@ def test_the_text_and_its_arguments() -> None:
     assert alps.to_sql("place") == "geo_within(place, 44.0, 5.5, 48.0, 16.0)"
     assert EXISTS.covers(alps)
     assert parse(alps.to_sql("place")).filters[0].constraints["place"] == alps
-    for wrong in ((48, 5, 44, 16), (44, 5, 91, 16), (44, -181, 48, 16), (44, 5, 48, "x"), (44, 5, float("nan"), 16)):
+    for wrong in (
+        (48, 5, 44, 16),
+        (44, 5, 91, 16),
+        (44, -181, 48, 16),
+        (44, 5, 48, "x"),
+        (44, 5, float("nan"), 16),
+        (True, 5, 48, 16),
+    ):
         with pytest.raises(ValueError, match="geo_within"):
             geo_within(*wrong)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sqlglot.dialects.spark import Spark
 
 from sluice.errors import ParseError, SluiceError
 from sluice.model import registry
@@ -13,6 +14,9 @@ from sluice.model.constraint import Atom
 from sluice.model.parse import parse
 from sluice.model.types import instanceof
 from sluice.model.values import Value, literal_sql, name_sql
+from sluice.model.vocabulary import CLAUSES, FUNCTIONS, REFUSED_WORDS, VALUES, WORDS
+
+KEYWORDS = {word.lower() for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,17 @@ def test_names() -> None:
 def test_names_that_cannot_be_registered(name: str) -> None:
     with pytest.raises(SluiceError, match=r"cannot be called|is taken"):
         registry.register(name, broken)
+
+
+@pytest.mark.parametrize("word", sorted({*WORDS, *VALUES, *FUNCTIONS, *REFUSED_WORDS, *CLAUSES, *KEYWORDS}))
+def test_a_name_can_be_called_or_is_refused(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    try:
+        registry.register(word, Divisible)
+    except SluiceError as error:
+        assert "is taken" in str(error)
+    else:
+        assert parse(f"b = 1 AND {word}(a, 4)").matches({"a": 8, "b": 1})
 
 
 def test_registering_the_same_again_does_nothing() -> None:

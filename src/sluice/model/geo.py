@@ -108,7 +108,7 @@ class GeoRectangle(Atom):
 def geo_within(south: Any, west: Any, north: Any, east: Any) -> GeoRectangle:
     """The test that `geo_within(location, south, west, north, east)` is."""
     sides = (south, west, north, east)
-    if not all(isinstance(side, int | float | Decimal) for side in sides):
+    if any(isinstance(side, bool) or not isinstance(side, int | float | Decimal) for side in sides):
         raise ValueError("the sides are numbers: geo_within(place, south, west, north, east)")
     return GeoRectangle(*map(float, sides))
 

@@ -56,6 +56,9 @@ ENDINGS: Final = (*_OPERANDS, TokenType.R_PAREN, TokenType.NULL, TokenType.TRUE,
 _INFIX: Final = frozenset(
     {*SYMBOLS.values(), TokenType.AND, TokenType.OR, TokenType.IN, TokenType.LIKE, TokenType.BETWEEN, TokenType.IS}
 ) - {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
+#: What to write where a condition stands as a value.
+_JOINED: Final = "join conditions with AND, OR and NOT"
+_TESTED: Final = "IS tests an attribute: write the condition itself for IS TRUE, NOT before it for IS FALSE, and a IS NULL for its attributes"
 
 
 class Operators:
@@ -170,7 +173,7 @@ class Operators:
         return made(tuple(items))
 
     def _is(self, tree: exp.Is) -> Predicate:
-        value = self._operand(tree.this)
+        value = self._operand(tree.this, _TESTED)
         if isinstance(tree.expression, exp.Null):
             return IsNull(value)
         if not isinstance(tree.expression, exp.Boolean):
@@ -232,22 +235,19 @@ class Operators:
             raise self._too_long(where)
         return Minus(node)
 
-    def _operand(self, tree: exp.Expr) -> Expression:
-        """A tree that must be a value."""
+    def _operand(self, tree: exp.Expr, advice: str = _JOINED) -> Expression:
+        """A tree that must be a value; `advice` is what to do if it is a condition."""
         while isinstance(tree, exp.Paren):
             tree = tree.this
         if not isinstance(tree, exp.Literal | exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
-            raise self._error(
-                "a condition stands where a value is needed; use brackets, and join conditions with AND, OR and NOT",
-                tree,
-            )
-        return self._expression(self._arithmetic(tree), tree)
+            raise self._error(f"a condition stands where a value is needed; {advice}", tree)
+        return self._expression(self._arithmetic(tree), tree, advice)
 
-    def _expression(self, node: Any, where: int | exp.Expr) -> Expression:
+    def _expression(self, node: Any, where: int | exp.Expr, advice: str = _JOINED) -> Expression:
         if isinstance(node, tuple):
             raise self._error("a list stands where a value is needed", where)
         if not isinstance(node, _EXPRESSIONS):
-            raise self._error("a condition stands where a value is needed; join conditions with AND, OR and NOT", where)
+            raise self._error(f"a condition stands where a value is needed; {advice}", where)
         return node
 
     def _predicate(self, tree: exp.Expr) -> Predicate:

@@ -36,6 +36,7 @@ _RESERVED = frozenset(
             "between",
             "case",
             "date",
+            "escape",
             "false",
             "if",
             "in",
