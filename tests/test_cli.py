@@ -269,7 +269,10 @@ class TestMatch:
     def test_a_row_that_cannot_be_read(self, run: Run, tmp_path: Path) -> None:
         s = write_jsonl(tmp_path / "s.jsonl", [{"id": 1, "where": "v IS NOT NULL"}])
         far = pa.array([0, 2**60], pa.timestamp("us"))
-        for column, said in ((far, "column 'v' of type timestamp"), (pa.array([None, 1], pa.time64("us")), "'v' is of type time")):
+        for column, said in (
+            (far, "column 'v' of type timestamp"),
+            (pa.array([None, 1], pa.time64("us")), "'v' is of type time"),
+        ):
             parquet.write_table(pa.table({"v": column}), path := tmp_path / "q.parquet")
             status, out, err = run("match", s, path)
             assert (status, out) == (2, "")

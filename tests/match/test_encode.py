@@ -289,7 +289,12 @@ def test_the_first_and_the_last_moment(matcher: sluice.Matcher) -> None:
     ends = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
     whole = [end.replace(microsecond=0) for end in ends]
     days = [midnight(end) for end in ends]
-    for kind, moments in ((pa.timestamp("us"), ends), (pa.timestamp("s"), whole), (pa.date32(), days), (pa.date64(), days)):
+    for kind, moments in (
+        (pa.timestamp("us"), ends),
+        (pa.timestamp("s"), whole),
+        (pa.date32(), days),
+        (pa.date64(), days),
+    ):
         batch = pa.RecordBatch.from_arrays([pa.array(moments, kind)], ["v"])
         assert rows_of(matcher.match_batch(batch)) == rows_of(matcher.match_batch([{"v": each} for each in moments]))
 
@@ -334,6 +339,11 @@ def test_empty_batches(matcher: sluice.Matcher) -> None:
     assert matcher.match_batch(pa.RecordBatch.from_arrays([], []))[0].tolist() == [0]
 
 
+def test_a_table_is_matched_by_its_batches(matcher: sluice.Matcher) -> None:
+    with pytest.raises(sluice.NotificationError, match="to_batches"):
+        matcher.match_batch(pa.table({"v": [5]}))
+
+
 def test_columns_that_nobody_asks_for(matcher: sluice.Matcher) -> None:
     batch = pa.RecordBatch.from_pydict({"other": pa.array([[1], None]), "v": pa.array([5, 6])})
     assert rows_of(matcher.match_batch(batch)) == rows_of(matcher.match_batch([{"v": 5}, {"v": 6}]))
@@ -366,11 +376,21 @@ def test_names_that_clash_are_an_error_whoever_asks(said: str, text: str) -> Non
     found.add(text)
     for read in (found.match_batch, lambda batch: list(from_arrow(batch)), Counting(found).add):
         with pytest.raises(sluice.NotificationError, match=said):
-            read(batch)  # type: ignore[operator]
+            read(batch)
 
 
 @pytest.mark.parametrize(
-    "text", ["a > 1", "a * b > 1", "NOT a * b <=> 1", "a * b IS NOT NULL", "m.k = 1", "a = 9007199254740993", "sees(a)", "sees(o)"]
+    "text",
+    [
+        "a > 1",
+        "a * b > 1",
+        "NOT a * b <=> 1",
+        "a * b IS NOT NULL",
+        "m.k = 1",
+        "a = 9007199254740993",
+        "sees(a)",
+        "sees(o)",
+    ],
 )
 def test_columns_that_nobody_asks_for_are_not_read_for_anything(text: str, tmp_path: Path) -> None:
     """Neither to confirm a match, nor for the keys of a map, nor for a number that no double equals."""

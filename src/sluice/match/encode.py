@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.errors import NotificationError
 from sluice.match.fields import FALSE_CODE, KIND_CODES, NAN_CODE, OTHER_BIT, Fields, NameFields
 from sluice.match.kernels.columns import put_coded, put_doubles, put_integers
 from sluice.match.kernels.layout import MISSING
@@ -55,6 +56,8 @@ class Rows(NamedTuple):
 
 def encode(batch: pa.RecordBatch | Sequence[object], fields: Fields) -> Rows:
     """The keys of a RecordBatch or of a list of records."""
+    if isinstance(batch, pa.Table):
+        raise NotificationError("a Table has many batches: match those of table.to_batches() one by one")
     return _encode_arrow(batch, fields) if isinstance(batch, pa.RecordBatch) else _encode_records(batch, fields)
 
 
@@ -281,7 +284,9 @@ def _micros(column: pa.Array) -> Words | None:
     None if one of them lies outside the years that Python's datetime has: such a column is read value by value, which says so.
     """
     kind = column.type
-    ticks = np.asarray(column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0)).astype(np.int64)
+    ticks = np.asarray(column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0)).astype(
+        np.int64
+    )
     if pa.types.is_date64(kind):
         ticks = np.floor_divide(ticks, _TICKS["day"] // _TICKS["ms"])  # some writers leave a time of day in it
     elif not pa.types.is_date(kind) and kind.unit == "ns":
