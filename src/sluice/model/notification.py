@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -193,7 +193,7 @@ class _Reader:
             case "pandas._libs.missing.NAType":
                 return None
             case "pandas.core.series.Series" | "pandas.Series":
-                return self.record(value.items(), path, depth)
+                return self.record(cast(Any, value).items(), path, depth)
         if _is_plain_object(value):
             return self.object(value, _public_attributes(value), path, depth)
         if depth == 0:

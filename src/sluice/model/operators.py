@@ -58,7 +58,10 @@ _INFIX: Final = frozenset(
 ) - {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
 #: What to write where a condition stands as a value.
 _JOINED: Final = "join conditions with AND, OR and NOT"
-_TESTED: Final = "IS tests an attribute: write the condition itself for IS TRUE, NOT before it for IS FALSE, and a IS NULL for its attributes"
+_TESTED: Final = (
+    "IS tests an attribute: for IS TRUE write the condition itself, for IS FALSE write NOT before it, "
+    "and for IS NULL test its attributes"
+)
 
 
 class Operators:
