@@ -62,6 +62,7 @@ class FieldsState(TypedDict):
     uses: list[tuple[Number, Number]]
     free_symbols: list[Number]
     implied: NotRequired[list[str]]
+    columns: NotRequired[list[str] | None]
     bits: list[tuple[str, list[tuple[Number, _Bit]], list[_Bit]]]
 
 
