@@ -62,7 +62,7 @@ class FieldsState(TypedDict):
     uses: list[tuple[Number, Number]]
     free_symbols: list[Number]
     implied: NotRequired[list[str]]
-    columns: NotRequired[list[str] | None]
+    columns: NotRequired[list[str]]
     bits: list[tuple[str, list[tuple[Number, _Bit]], list[_Bit]]]
 
 
@@ -169,7 +169,7 @@ class Fields:
             "uses": list(self._uses.items()),
             "free_symbols": self._free_symbols,
             "implied": list(self.implied),
-            "columns": None if self.columns is None else list(self.columns),
+            **({} if self.columns is None else {"columns": list(self.columns)}),
             "bits": [
                 [name, list(entry.bits.items()), entry.free_bits] for name, entry in self.by_name.items() if entry.bits
             ],
