@@ -117,7 +117,8 @@ class Atom(Constraint):
     """A constraint with a class of its own. To make a new kind of constraint, derive from this and register it.
 
     Needed: `matches`, `to_sql`, `covers_same`, `overlaps_same`. Worth having: `domain` (the values the test is about; for
-    others it is NULL), `hull` and `implied` (so that the index finds it fast), `union_same` and `widen_same` (merging).
+    others it is NULL), `hull` and `implied` (so that the index finds it fast), `union_same` and `widen_same` (merging). If the
+    answer for a value may change one day, `matches_always` and `matches_ever` say so.
     """
 
     __slots__ = ()
