@@ -182,12 +182,11 @@ class Index:
 
     def match_record(self) -> tuple[Ids, Words]:
         """Matches the record in `words` (numbers as doubles), which is blank again afterwards: sure slots and candidates."""
-        while True:
-            _run(scan.match_record, self._given_address)
-            written, pending, full = self._state[:3]
-            if not full:
-                return self._slots[:written].copy(), self._candidates[:pending].astype(np.int64)
+        while (written := _run(scan.match_record, self._given_address)) < 0:
             self._make_room()
+        pending = self._state[scan.PENDING]
+        candidates = self._candidates[:pending].astype(np.int64) if pending else _NONE
+        return self._slots[:written].copy(), candidates
 
     def match_rows(self, rows: Rows) -> tuple[Words, Ids, Words]:
         """Matches rows of keys: offsets and sure slots as CSR, and candidates as event << 32 | entry."""

@@ -276,7 +276,7 @@ def group_for(mem, slot, kind, tests, used, shares, pending, choice):
                 lists += 1
     primary = choice[0] if kind == KEY_RANGE else least(tests, used, shares)
     tag, first, second = mem[slot + S_TAG], mem[slot + S_FIRST], mem[slot + S_SECOND]
-    if lists == 0 and _rows_in_mixed(mem, slot) >= MIXED_ROWS:
+    if lists == 0 and _rows_in_bucket(mem, slot) >= MIXED_ROWS:
         signature = signature_of(tests, used)
         own = find_or_add(mem, tag * 16 + pending * 8 + KEY_SIGNATURE, first, with_signature(second, signature))
         mem[own + S_COUNT] += 1
@@ -328,6 +328,15 @@ def _columns_of(mem, group, tests):
 @njit(cache=True, inline="always")
 def with_signature(second, signature):
     return np.int64(np.uint64(second) * _C3 ^ np.uint64(signature))
+
+
+@njit(cache=True)
+def _rows_in_bucket(mem, slot):
+    rows, group = 0, mem[slot + S_GROUP]
+    while group != 0:
+        rows += mem[group + G_ROWS]
+        group = mem[group + G_NEXT]
+    return rows
 
 
 @njit(cache=True)

@@ -56,7 +56,7 @@ PAGE = 2048
 STEP = 16
 FIRST_ROWS = 4
 
-#: Rows a bucket keeps in its mixed group before it looks for rows that test the same fields.
+#: Rows a bucket has before it looks for those that test the same fields.
 MIXED_ROWS = 64
 #: Such rows, from which on they get a group of their own: each group is a few cache lines to visit, however small.
 COLUMN_ROWS = 128

@@ -17,13 +17,18 @@ from sluice.match.kernels.groups import (
     own_slot,
     store_rest,
 )
-from sluice.match.kernels.heap import count_in_list, find_or_add, largest_partition
+from sluice.match.kernels.heap import count_in_list, find, find_or_add, largest_partition
 from sluice.match.kernels.layout import (
     G_COLUMNS,
     G_DIRECTORY,
+    G_FIELDS,
     G_FIRST,
+    G_LEAVES,
+    G_NEXT,
+    G_PENDING,
     G_REST,
     G_ROWS,
+    G_SECOND,
     G_SIGNATURE,
     G_SORTED,
     G_TAG,
@@ -42,11 +47,12 @@ from sluice.match.kernels.layout import (
     RESERVE,
     ROWS,
     S_COUNT,
+    S_GROUP,
     SINGLES,
     TOP,
 )
 from sluice.match.kernels.pointers import int32s, int64s
-from sluice.match.kernels.whole import put_in, take_out
+from sluice.match.kernels.whole import ENTRY, SHAPE, SLOT, after, put_in, take_out, test_at
 
 
 @njit(cache=True)
@@ -86,6 +92,14 @@ def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, se
     if mem[group + G_WHOLE]:
         put_in(mem, m32, group, number, entry, tests, used, shares, pairs, places)
         return
+    _put_in_columns(mem, m32, group, number, entry, tests, columns, used, shares, pairs, places)
+    if mem[group + G_SIGNATURE] > 0 and mem[group + G_ROWS] == 1:
+        _fetch_alike(mem, m32, group, places)
+
+
+@njit(cache=True)
+def _put_in_columns(mem, m32, group, number, entry, tests, columns, used, shares, pairs, places):
+    """Stores a row of a group of columns; `columns` are the tests that these are, in their order."""
     low = tests[columns[0], 1] if columns.shape[0] else np.int64(0)
     at = leaf_for(mem, m32, group, low, places)
     directory = mem[group + G_DIRECTORY]
@@ -106,6 +120,62 @@ def _insert_one(mem, m32, places, tests, pairs, number, entry, pending, axes, se
         mem[directory + 3 * at + 1] = max(mem[directory + 3 * at + 1], tests[columns[0], 2])
     mem[leaf + L_ROWS] += 1
     places[entry] = leaf * PAGE + row
+
+
+@njit(cache=True)
+def _fetch_alike(mem, m32, group, places):
+    """Brings the rows that test the same fields as those of a new group over to it, if they are stored whole.
+
+    They came before there were enough of them. As columns they are tested sixteen at a time, also on a single record.
+    """
+    mixed = mem[find(mem, mem[group + G_TAG], mem[group + G_FIRST], mem[group + G_SECOND]) + S_GROUP]
+    while mixed != 0 and not (mem[mixed + G_WHOLE] and mem[mixed + G_PENDING] == mem[group + G_PENDING]):
+        mixed = mem[mixed + G_NEXT]
+    if mixed == 0:
+        return
+    count = mem[group + G_COLUMNS]
+    tests, columns = np.empty((count, 3), np.int64), np.arange(count)
+    entries, found = np.empty(mem[mixed + G_ROWS], np.int64), 0
+    for at in range(mem[mixed + G_LEAVES]):
+        leaf = mem[mem[mixed + G_DIRECTORY] + 3 * at + 2]
+        row = leaf + LEAF
+        for _ in range(mem[leaf + L_ROWS]):
+            if _has_columns(mem, m32, group, row, tests):
+                entries[found] = m32[2 * row + ENTRY]
+                found += 1
+            row = after(row, m32[2 * row + SHAPE])
+    for entry in entries[:found]:
+        leaf, place = places[entry] // PAGE, places[entry] % PAGE
+        row = leaf + LEAF + place
+        number = m32[2 * row + SLOT]
+        _has_columns(mem, m32, group, row, tests)
+        take_out(mem, m32, leaf, place, places)
+        if mem[leaf + L_ROWS] == 0:
+            drop_leaf(mem, mixed, leaf)
+        used, shares = np.zeros(count, np.bool_), np.zeros(count, np.float64)
+        _put_in_columns(mem, m32, group, number, entry, tests, columns, used, shares, columns, places)
+    mem[group + G_ROWS] += found
+    mem[own_slot(mem, group) + S_COUNT] = mem[group + G_ROWS]
+    mem[mixed + G_ROWS] -= found
+    if mem[mixed + G_ROWS] == 0:
+        drop_group(mem, mixed)
+
+
+@njit(cache=True)
+def _has_columns(mem, m32, group, row, tests):
+    """Whether a row that is stored whole tests just the fields of a group; `tests` are its tests in that order then."""
+    shape, count = np.int64(m32[2 * row + SHAPE]), mem[group + G_COLUMNS]
+    if shape >> 1 != count:
+        return False
+    for t in range(count):
+        word, low, high = test_at(mem, m32, row, shape, t)
+        c = 0
+        while c < count and mem[group + G_FIELDS + c] != word:
+            c += 1
+        if c == count:
+            return False
+        tests[c, 0], tests[c, 1], tests[c, 2] = word, low, high
+    return True
 
 
 @njit(cache=True)

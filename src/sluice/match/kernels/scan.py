@@ -153,7 +153,8 @@ def match_record(place):
 
     `place` is the address of one word each: heap, values, their defaults, how many, which of them are numbers, how many those
     are, and the five buffers of a scan. A single argument, because each one costs as much as a look-up in the index.
-    Leaves the values blank for the next record, or as they were if there was no room for its matches.
+    Leaves the values blank for the next record, or as they were if there was no room for its matches. Returns how many slots
+    were written, or -1 if there was no room.
     """
     given = int64s(place)
     mem, m32, keys, blank = int64s(given[0]), int32s(given[0]), int64s(given[1]), int64s(given[2])
@@ -166,9 +167,10 @@ def match_record(place):
     _match_buckets(mem, m32, keys, bits, picked, found, count, out, candidates, cursor)
     if cursor[FULL]:
         _turn(keys, numbers, given[5])
-    else:
-        for field in range(given[3]):
-            keys[field] = blank[field]
+        return -1
+    for field in range(given[3]):
+        keys[field] = blank[field]
+    return cursor[WRITTEN]
 
 
 @njit(cache=True)
