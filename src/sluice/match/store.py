@@ -146,7 +146,9 @@ def _check(arrays: dict[str, npt.NDArray[Any]], state: State) -> None:
         raise ValueError("its free slots are not the ones without an id")
     listed, entries = _numbers(slot for slot, _ in state["entries"]), [mine for _, mine in state["entries"]]
     used = np.flatnonzero(ids >= 0)
-    alone = np.setdiff1d(used, listed)
+    is_alone = ids >= 0
+    is_alone[listed] = False
+    alone = np.flatnonzero(is_alone)
     owners = np.concatenate([alone, np.repeat(listed, _numbers(map(len, entries)))])
     if (owner[np.concatenate([alone, _numbers(chain.from_iterable(entries))])] != owners).any():
         raise ValueError("its entries belong to other subscriptions")
