@@ -219,7 +219,7 @@ def _whole_rows_in_a_step(mem, m32, group, leaf, given, records, half, who, what
                 left &= between(halves, column, low, high)
             else:
                 left &= holding(mem, word, low, high, given, laid[word >> 2], 0)
-            if t == 1 and left == 0:
+            if t == 1 and left == 0:  # one look: a second one would be guessed wrong as often as it saves a test
                 break
         written += pair(names, 0, left, m32[2 * row + half], who, what, written)
         row = after(row, shape)
