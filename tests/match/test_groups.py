@@ -79,11 +79,25 @@ def test_those_that_came_before_come_along(others: int) -> None:
 
 def test_they_go_without_a_trace() -> None:
     """And come back as they came at first: what was counted of them is gone."""
-    matcher = sluice.Matcher()
-    for _ in range(3):
+    matcher, sizes = sluice.Matcher(), []
+    for _ in range(4):
         for i in range(ALIKE):
             matcher.add(f"k = 'x' AND a > {i} AND b > {i}", id=i)
         assert groups(matcher) == {(False, 2): ALIKE}
         for i in range(ALIKE):
             matcher.remove(i)
         assert slots(matcher, KEY_SINGLE) == slots(matcher, KEY_SIGNATURE) == []
+        sizes.append(matcher._index.used_words)
+    assert len(set(sizes[1:])) == 1, "what was taken is given back, and serves the next ones"
+
+
+def test_what_must_be_confirmed_stays_apart() -> None:
+    """Rows that test the same fields, some of them not enough: those are candidates, and no others are."""
+    source = random.Random(2)
+    texts = [f"k = 'x' AND a > {source.randrange(50)} AND b < {source.randrange(50)}" for _ in range(2 * ALIKE)]
+    texts[::2] = [f"{text} AND a * b > {source.randrange(2000)}" for text in texts[::2]]
+    matcher = sluice.Matcher()
+    subscriptions = {matcher.add(text): sluice.parse(text) for text in texts}
+    for _ in range(30):
+        record = {"k": "x", "a": source.randrange(60), "b": source.randrange(60)}
+        assert sorted(matcher.match(record).tolist()) == naive.match(record, subscriptions)
